@@ -1,4 +1,4 @@
-"""The gain of `ordered=False` if some samples are slow: rows a second, in order and as they come.
+"""The gain of `ordered=False` if some samples are slow: rows a second, in order and in any order.
 
     python bench/any_order.py [--rows 20000] [--slow 0.002] [--seconds 0.25] [--threads 4] [--rounds 3]
 
@@ -36,7 +36,7 @@ def rate(ds: fb.Dataset, ordered: bool, threads: int) -> float:
 
 
 def main() -> None:
-    """Prints both."""
+    """Prints the rates in order and in any order."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--slow", type=float, default=0.002, help="the share of rows that are slow")

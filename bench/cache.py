@@ -69,7 +69,7 @@ def child(what: str, folder: str, kept: Path, bytes_of_all: int, training: bool)
     settings = {
         "computed": {},
         "memory": {"FOREBAY_CACHE_MEMORY": str(4 * bytes_of_all)},
-        # Memory has room for the index alone.
+        # Memory has room for the index only.
         "disk": {"FOREBAY_CACHE_MEMORY": "1MiB", "FOREBAY_CACHE": str(kept), "FOREBAY_CACHE_DISK": "1TiB"},
         "tenth": {"FOREBAY_CACHE_MEMORY": str(bytes_of_all // 10)},
     }[what]

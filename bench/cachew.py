@@ -87,7 +87,7 @@ def measure(folder: str, way: str, row_ms: float) -> dict[str, Any]:
 def child(files: Path, kept: Path, far: Far | None, way: str, row_ms: float) -> dict[str, Any]:
     """Runs `measure` in a separate process, with a folder or a store of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_CACHE")}
-    # Memory has room for the index alone.
+    # Memory has room for the index only.
     settings = {"FOREBAY_CACHE_MEMORY": "1MiB", "FOREBAY_CACHE": str(kept), "FOREBAY_CACHE_DISK": "1TiB"}
     if far:
         settings |= {**far.settings, "FOREBAY_CACHE": f"s3://far/{uuid.uuid4().hex}"}

@@ -45,7 +45,7 @@ def bars(panels: dict[str, list[tuple[str, float]]], is_ours: Callable[[str], bo
 
 
 def picture(width: int, height: int, parts: list[str]) -> str:
-    """Returns the parts, on white."""
+    """Returns a picture of the parts on a white background."""
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
@@ -78,7 +78,7 @@ COLOURS = ("#9aa7b4", "#d55e00", "#009e73", "#1f6feb")
 
 
 def curves(lines: dict[str, list[tuple[float, float]]], across: str, up: str) -> str:
-    """Returns a picture of curves from points; the last one is ours, and drawn as dots above the others."""
+    """Returns a picture of curves from points. The last curve is Forebay's, and is drawn as dots above the others."""
     points = [point for line in lines.values() for point in line]
     first, last = min(x for x, _ in points), max(x for x, _ in points)
     most = max(y for _, y in points) * 1.05

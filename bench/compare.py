@@ -63,7 +63,7 @@ PEERS = [
 
 
 def harness(folder: Path) -> ModuleType:
-    """Puts our workloads beside the rivals', and loads the code that runs them."""
+    """Copies Forebay's workloads next to the rivals' workloads, and loads the code that runs them."""
     shutil.copy(Path(__file__).with_name("peer_forebay.py"), folder)
     venv = folder / "venv" / "forebay"
     if not venv.exists():
@@ -91,7 +91,7 @@ def medians(peers: list[Peer], runs: list[dict[str, Any]]) -> list[dict[str, Any
     """Returns one line for each peer that ran: the median of its runs' results."""
     rows = []
     for peer in peers:
-        # A script of several rivals is named after the one that it ran.
+        # A script of several rivals has the name of the rival that it ran.
         names = (peer.script.removeprefix("peer_").removesuffix(".py"), peer.variant)
         variant = [r for r in runs if (r["workload"], r["variant"]) == (peer.workload, peer.variant)]
         mine = [r for r in variant if r["peer"] in names]

@@ -1,10 +1,10 @@
 """An S3 server of a folder, with a delay and a limit of bytes a second for all answers; it counts the bytes.
 
     with Far(folder, latency=0.02, rate=50e6) as far:
-        os.environ |= far.settings    # then s3://far/... is what is below the folder
+        os.environ |= far.settings    # then s3://far/... has the files below the folder
 
 It supports the requests of readers and caches (sizes, ranges, lists, put and removal of whole objects) and no others.
-It is a separate process, so that it costs them only a core now and then.
+It is a separate process, so it takes from them at most some time of a core.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class _Server:
         return self._say(writer, 200, {"etag": f'"{path.stat().st_mtime_ns:x}"'}, b"")
 
     async def _line_takes(self, size: int) -> None:
-        """Waits for the time of so many bytes on the line, which all answers share."""
+        """Waits for the time of this number of bytes on the line, which all answers share."""
         loop = asyncio.get_running_loop()
         self._free_at = max(self._free_at, loop.time()) + size / self._rate
         await asyncio.sleep(self._free_at - loop.time())
@@ -163,7 +163,7 @@ class _Server:
         prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter", "")
         at, listed = bisect.bisect_left(self._keys, prefix), []
         if after:
-            # Behind a folder are names that do not begin with it.
+            # After a folder, the list goes on with the next name that does not begin with it.
             at = max(at, bisect.bisect_right(self._keys, after + "\uffff" if after.endswith("/") else after))
         while at < len(self._keys) and self._keys[at].startswith(prefix) and len(listed) <= LISTED:
             folder, found, _ = self._keys[at][len(prefix) :].partition(delimiter or "\0")

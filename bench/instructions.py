@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 RECORD = ROOT / "bench" / "results" / "instructions.json"
 KERNELS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "kernels"
-#: A kernel runs so many times in each of two runs; the difference excludes the start.
+#: The rounds of a kernel in each of two runs. The difference of the two runs excludes the start.
 ROUNDS = (2, 6)
 GROWTH_MAX = 0.02
 

@@ -69,7 +69,7 @@ def changed(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def make(folder: Path) -> int:
-    """Writes the shards, and returns how many samples they have."""
+    """Writes the shards, and returns the number of their samples."""
     pixels, labels, _, _ = digits()
     rng = np.random.default_rng(1)
     rows = [

@@ -28,7 +28,7 @@ import numpy as np
 Step = Callable[[], object]
 
 BATCH = 32
-#: Seconds at the start of each run that are not counted: processes start, the policy measures.
+#: Seconds at the start of each run that are not counted: processes start, and the policy measures.
 WARM_UP = 15.0
 
 
@@ -39,7 +39,7 @@ def dataset(folder: Path) -> fb.Dataset:
 
 
 def steps(service: fb.Service, ds: fb.Dataset, local: int | Literal["auto"], step: Step, seconds: float) -> tuple:
-    """Returns images/s, the median of a step in ms, and at the end the threads beside the trainer, and why."""
+    """Returns images/s, the median of a step in ms, and the last number of local threads with its reason."""
     job = f"local-{local}-{time.monotonic_ns()}"
     took, taken = [], 0
     with ds.distribute(service, job=job, seed=1, epochs=None, local=local).iter() as batches:
@@ -57,7 +57,7 @@ def steps(service: fb.Service, ds: fb.Dataset, local: int | Literal["auto"], ste
 
 
 def busy(cores: int) -> Step:
-    """Returns a step that keeps so many cores busy, with products of matrices."""
+    """Returns a step that keeps this number of cores busy with products of matrices."""
     factors = [np.random.default_rng(n).random((700, 700), dtype=np.float32) for n in range(cores)]
 
     def step() -> None:

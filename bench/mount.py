@@ -30,7 +30,7 @@ from pathlib import Path
 from far import Far
 from machine import about
 
-#: What is read at once from front to back.
+#: The bytes of one read from front to back.
 CHUNK = 1 << 20
 READS = {"4 KiB": 4 << 10, "128 KiB": 128 << 10}
 READY_SECONDS = 60
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def version(program: str) -> str:
-    """The version of a program, or that it is not there."""
+    """Returns the version of a program, or `not installed`."""
     if not shutil.which(program):
         return "not installed"
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
@@ -132,7 +132,7 @@ def measure(at: Path, options: argparse.Namespace, turn: int) -> dict[str, float
     found: dict[str, float] = {}
     large, images = at / "large" / "file", at / "images"
     found["cold, front to back, MB/s"] = options.megabytes / seconds(lambda: front_to_back(large))
-    # Pages are written to the cache folder behind the reader.
+    # The mount writes pages to the cache folder some time after the reader gets them.
     time.sleep(1)
     found["from the cache folder, MB/s"] = options.megabytes / best(lambda: front_to_back(large), lambda: drop(large))
     found["again, MB/s"] = options.megabytes / best(lambda: front_to_back(large))
@@ -153,14 +153,14 @@ def measure(at: Path, options: argparse.Namespace, turn: int) -> dict[str, float
 
 
 def seconds(work: Callable[[], None]) -> float:
-    """How long it takes."""
+    """Returns the seconds that a call takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def best(work: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
-    """How long it takes at best, of a few times: other work on the machine only adds to it."""
+    """Returns the least seconds of a few calls, because other work on the machine can only add time."""
     times = []
     for _ in range(TIMES):
         before()
@@ -177,7 +177,7 @@ def front_to_back(path: Path) -> None:
 
 
 def drop(path: Path) -> None:
-    """Has the system forget its pages of a file."""
+    """Drops the system's pages of a file."""
     with path.open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 

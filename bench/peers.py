@@ -43,7 +43,7 @@ def dataset(folder: Path) -> fb.Dataset:
 
 
 def found(service: fb.Service, images: int) -> dict[str, int]:
-    """Returns the results of requests for rows, once workers have reported so many."""
+    """Returns the results of requests for rows, as soon as workers have reported this number of them."""
     names = ["computed", "found_in_memory", "found_on_disk", "found_at_peers"]
     end = time.monotonic() + TOLD_MAX
     while True:
@@ -84,7 +84,7 @@ def main() -> None:
             for _ in range(arguments.images // 50):
                 next(it)
             rate = arguments.images / (time.perf_counter() - began)
-            # Consumers have some of the next epoch ahead.
+            # Consumers have some batches of the next epoch already.
             now = found(service, arguments.images * (epoch + 1))
             new = [now[key] - before.get(key, 0) for key in now]
             alone = arguments.images * (1 - 1 / arguments.workers) ** epoch

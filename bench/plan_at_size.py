@@ -45,7 +45,7 @@ Counts = dict[str, float]
 
 
 def content(start: int, end: int) -> bytes:
-    """Returns bytes of a shard: all shards have the same."""
+    """Returns bytes of a shard. All shards have the same bytes."""
     parts = []
     for sample in range(start // SAMPLE_BYTES, -(-end // SAMPLE_BYTES)):
         parts.append(one_sample(sample) if sample < SAMPLES else b"\0" * 1024)
@@ -64,7 +64,7 @@ def one_sample(number: int) -> bytes:
 
 
 class Lister:
-    """Answers lists of so many shards, and returns their content."""
+    """Answers lists of this number of shards, and returns the content of shards."""
 
     def __init__(self, shards: int, latency: float) -> None:
         self._shards, self._latency = shards, latency
@@ -234,7 +234,7 @@ def plan(url: str, on_service: bool) -> dict[str, float]:
 
 
 def measure(shards: int, options: argparse.Namespace) -> None:
-    """Serves so many shards, and prints a line for each run."""
+    """Serves this number of shards, and prints a line for each run."""
     here, there = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(
         target=serve, args=(shards, options.latency, there), daemon=True

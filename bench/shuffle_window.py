@@ -54,7 +54,7 @@ def make(folder: Path, rows: int) -> None:
 
 
 def linked(folder: Path, copies: int) -> Path:
-    """Returns a folder with each file so many times."""
+    """Returns a folder with this number of links to each file."""
     if copies == 1:
         return folder
     links = folder / f"copies-{copies}"

@@ -65,7 +65,7 @@ class Reader(threading.Thread):
                         self.compare(it, expected)
                         time.sleep(self.step)
                     state = it.state_dict()
-        except Exception as error:  # whatever it is, it is what the soak is there to find
+        except Exception as error:  # the soak looks for every kind of error
             self.wrong.append(f"{type(error).__name__}: {error}")
         expected.close()
 
@@ -111,7 +111,7 @@ class Chaos:
         ]
 
     def something(self) -> None:
-        """Causes one of them."""
+        """Causes one of the faults."""
         what = self.rng.choice(self.all)
         what()
         self.happened[what.__name__] += 1

@@ -207,7 +207,7 @@ def litdata(run: Run) -> Batches:
     # The client that reads its chunks refuses plain HTTP by default.
     downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True
     options = {"endpoint_url": run.url, "region_name": "us-east-1"}
-    # An explicit size of its copy; the default depends on how full this disk is.
+    # The size of its copy is explicit, because the default depends on the free space of this disk.
     given: dict[str, Any] = {"max_cache_size": "50GB", "storage_options": options}
     rows = StreamingDataset("s3://litdata", cache_dir=str(run.cache), shuffle=True, seed=3, **given)
     batches = StreamingDataLoader(rows, batch_size=BATCH, num_workers=run.workers, collate_fn=_keys)

@@ -46,7 +46,7 @@ FORMATS = ("text", "jsonl", "jsonl.gz", "jsonl.zst", "parquet")
 
 
 def pieces() -> np.ndarray:
-    """Returns words, the frequent and short ones first, and a phrase behind every eighth, each with three ends."""
+    """Returns words with three endings each, frequent and short words first, and a phrase after every eighth word."""
     rng = np.random.default_rng(0)
     letters, weights = list("etaoinshrdlucmfwypvbgkqjxz"), 1 / np.arange(4, 30)
     lengths = np.maximum(1, rng.normal(1.5 + 0.65 * np.log1p(np.arange(WORDS)), 1.2)).astype(int)
@@ -60,7 +60,7 @@ def pieces() -> np.ndarray:
 
 
 def documents(number: int, size: int) -> list[str]:
-    """Returns the documents of a file, of about so many bytes."""
+    """Returns the documents of a file, of about this number of bytes."""
     rng, table = np.random.default_rng((1, number)), pieces()
     # Zipf's law in Mandelbrot's form, over all words.
     share = np.cumsum(1 / (np.arange(len(table) // 3) + 2.7) ** 1.03)
@@ -139,7 +139,7 @@ def dataset(kind: str, folder: Path) -> Any:
 
 
 def read(kind: str, folder: Path, state: Path, tokens: int) -> dict[str, Any]:
-    """Reads so many tokens, saves the state, and returns the figures."""
+    """Reads this number of tokens, saves the state, and returns the figures."""
     import forebay as fb
 
     began, spent = time.perf_counter(), sum(resource.getrusage(resource.RUSAGE_SELF)[:2])

@@ -11,8 +11,8 @@ fleet (`fb.connect()`), and yields the same batches, bit for bit, in the same or
 
 from typing import TYPE_CHECKING, NoReturn
 
+from forebay import callbacks, errors, examples
 from forebay import cluster as cluster
-from forebay import errors, examples
 from forebay import ray as ray  # not in __all__: `from forebay import *` would hide Ray itself
 from forebay._native import VERSION as __version__
 from forebay._src import habits as _habits
@@ -28,6 +28,7 @@ from forebay._src.hf_source import from_hf
 from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iterator import DatasetIterator
 from forebay._src.library_sources import from_array_record, from_lance
+from forebay._src.otel import OtelTrace, trace_otel
 from forebay._src.quality import ShuffleQuality
 from forebay._src.ranks import RanksWarning
 from forebay._src.saving import Saved
@@ -53,6 +54,7 @@ from forebay._src.sources import (
 from forebay._src.stored_sources import from_litdata, from_mds, from_megatron, from_tokens
 from forebay._src.table_sources import from_table
 from forebay._src.tolerance import NonDeterministicWarning, SkippedSample
+from forebay._src.trace import Trace, trace
 from forebay._src.user_errors import SkipSample
 
 __all__ = [
@@ -69,13 +71,16 @@ __all__ = [
     "Saved",
     "Schema",
     "NonDeterministicWarning",
+    "OtelTrace",
     "Service",
     "ShuffleQuality",
     "SkipSample",
     "SkippedSample",
     "Statistics",
     "Tls",
+    "Trace",
     "__version__",
+    "callbacks",
     "coalesce",
     "col",
     "concat_str",
@@ -110,6 +115,8 @@ __all__ = [
     "mix",
     "range",
     "stack",
+    "trace",
+    "trace_otel",
     "up",
     "where",
     "zip",

@@ -68,7 +68,7 @@ impl Pipeline {
     }
 }
 
-/// Keeps the first rows alone.
+/// Keeps only the first rows.
 fn first(rows: usize) -> Node {
     Node::new(Op::Take(ops::Take { count: rows as u64 }))
 }

@@ -1,7 +1,7 @@
 //! Users' functions in this interpreter, under the GIL.
 //!
 //! Why here: it is the simplest of the two executors, and the processes of the other one run it. Functions get
-//! read-only arrays over the engine's memory, and copy those that they want to change. The result for a row is taken
+//! read-only arrays over the engine's memory, and copy arrays that they want to change. The result for a row is taken
 //! before the function is called again ([`crate::taken`]). Nothing ends a call; after [`PyFunctions::stop`] no other
 //! begins.
 

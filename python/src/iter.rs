@@ -1,14 +1,16 @@
 //! The iterator under every Python iterator: it waits without the GIL, ends at once on Ctrl-C, and has a position.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::{Duration, Instant};
 
 use forebay_client::ServiceStream;
-use forebay_core::{ConsumerIndex, Error, ErrorKind, Fault, Result};
+use forebay_core::{ConsumerIndex, Error, ErrorKind, Fault, Result, tracer};
 use forebay_data::Chunk;
-use forebay_exec::{Delivery, LocalIteration, MixedStream, Position, SavedSkip, SavedState, SkippedSample, Span};
+use forebay_exec::{
+    Delivery, LocalIteration, Merge, MixedStream, Position, SavedSkip, SavedState, SkippedSample, Span,
+};
 use forebay_plan::EpochPlan;
 use forebay_server::LocalWorker;
 use pyo3::prelude::*;
@@ -60,6 +62,15 @@ impl Iteration {
         }
     }
 
+    /// Returns its number in traces.
+    fn stream(&self) -> u64 {
+        match self {
+            Iteration::Local(stream, _) => stream.stream(),
+            Iteration::Service(stream, _) => stream.stream(),
+            Iteration::Mix(stream) => stream.stream(),
+        }
+    }
+
     /// Returns the position of an ended stream, if that is not the end of its last delivery.
     fn end_position(&self) -> Option<Position> {
         match self {
@@ -104,6 +115,43 @@ struct Inner {
     /// A second `close` waits for the first, and then leaves the interpreter alone: it may be ending.
     end: Once,
     runner: Runner,
+    traced: Traced,
+}
+
+/// The waits of an iterator, for a trace: times by the tracer's clock, or 0 if none was recorded.
+struct Traced {
+    /// The number of the stream.
+    stream: u64,
+    /// When the last delivery was requested, and when it came.
+    asked: AtomicU64,
+    got: AtomicU64,
+}
+
+impl Traced {
+    /// Notes that a delivery is requested: training since the last one ends.
+    fn ask(&self) {
+        let now = if tracer().is_on() { tracer().now() } else { 0 };
+        self.asked.store(now, Ordering::Relaxed);
+        self.ended("train", self.got.swap(0, Ordering::Relaxed), now);
+    }
+
+    /// Notes that a delivery has come.
+    fn got(&self) {
+        let asked = self.asked.load(Ordering::Relaxed);
+        if asked > 0 {
+            let now = tracer().now();
+            self.ended("wait", asked, now);
+            self.got.store(now, Ordering::Relaxed);
+        }
+    }
+
+    fn ended(&self, name: &str, start: u64, end: u64) {
+        if start > 0 && end > 0 {
+            let (name, process, track) = (name.into(), "".into(), Merge::track(self.stream));
+            let nanos = end.saturating_sub(start);
+            tracer().add([forebay_core::Span { name, process, track, start, nanos, chunk: None }]);
+        }
+    }
 }
 
 /// Iterators that may have threads when the interpreter ends.
@@ -126,6 +174,7 @@ impl NativeIterator {
         uncertain: Vec<SavedSkip>,
         runner: Runner,
     ) -> Self {
+        let traced = Traced { stream: iteration.stream(), asked: AtomicU64::new(0), got: AtomicU64::new(0) };
         let inner = Arc::new(Inner {
             iteration: Mutex::new(Some(iteration)),
             at: Mutex::new(Span::at(from)),
@@ -136,6 +185,7 @@ impl NativeIterator {
             process: std::process::id(),
             end: Once::new(),
             runner,
+            traced,
         });
         let mut live = lock(&LIVE);
         live.retain(|i| i.strong_count() > 0);
@@ -198,6 +248,12 @@ impl NativeIterator {
         })
     }
 
+    /// Returns the number of the stream in traces, and when the last delivery was requested, by the clock of spans.
+    #[getter]
+    fn traced(&self) -> (u64, u64) {
+        (self.inner.traced.stream, self.inner.traced.asked.load(Ordering::Relaxed))
+    }
+
     /// Returns the epoch of the last delivery.
     #[getter]
     fn epoch(&self) -> u64 {
@@ -218,6 +274,7 @@ impl NativeIterator {
     fn deliver(&self, py: Python<'_>) -> PyResult<Option<(bool, Chunk)>> {
         let inner = &self.inner;
         let mut news = None;
+        inner.traced.ask();
         let delivery = interruptible(py, |poll| {
             // Locked without the GIL: the thread that holds it may be waiting for the GIL.
             let mut iteration = lock(&inner.iteration);
@@ -236,6 +293,7 @@ impl NativeIterator {
             *lock(&inner.at) = delivery.span();
             Ok(Some((delivery.batched, delivery.chunk)))
         });
+        inner.traced.got();
         if matches!(delivery, Ok(None)) {
             inner.runner.rest();
         }

@@ -9,7 +9,7 @@
 //! retry      samples from quarantine               cache      the cache of this process
 //! jpeg       pixels -> JPEG files, for examples    provision  the reconciler of provisioners
 //! saving     the folders of save()                 user_call  calls of users' code
-//! taken      copies results that may change
+//! taken      copies results that may change        trace      the recording of a trace
 //! ```
 //!
 //! Invariants: nothing waits with the GIL held; no panic reaches Python; only this crate uses pyo3.
@@ -42,6 +42,7 @@ mod runner;
 mod saving;
 mod service;
 mod taken;
+mod trace;
 mod up;
 mod user_call;
 mod values;
@@ -80,6 +81,8 @@ mod _native {
     #[pymodule_export]
     use crate::taken::take_row;
     #[pymodule_export]
+    use crate::trace::{trace_now, trace_of_batch, trace_start, trace_stop};
+    #[pymodule_export]
     use crate::up::{Up, bytes_of};
 
     #[pymodule_init]
@@ -88,6 +91,7 @@ mod _native {
         if std::env::var_os("FOREBAY_PANICS").is_none() {
             std::panic::set_hook(Box::new(|_| {}));
         }
+        forebay_cli::find_notebook_by(crate::progress::notebook);
         module.add("VERSION", forebay_core::VERSION)
     }
 }

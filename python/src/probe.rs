@@ -84,7 +84,7 @@ fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>) -> PyResu
             return Ok(Field { nullable, ..Field::new(name, kind) });
         }
         if shape.is_empty() {
-            return Err(not_a_column(&name, value));
+            return Err(not_a_list(&name, value));
         }
     }
     let mut field: Option<Field> = None;
@@ -220,6 +220,15 @@ fn too_large(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let message = format!("column {name:?} has the whole number {}, which 64 bits do not hold", shown(value));
     let error = Error::new(ErrorKind::Function, message).with("column", name);
     raise(value.py(), &error.hint("give it as a float, or as a string"))
+}
+
+fn not_a_list(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
+    let message =
+        format!("column {name:?} is {}, and not an array or a list with a value for each row", describe(value));
+    let error = Error::new(ErrorKind::Function, message)
+        .with("column", name)
+        .hint("a function of a batch returns as many values as the batch has rows: numpy.full(rows, value)");
+    raise(value.py(), &error)
 }
 
 fn not_a_column(name: &str, value: &Bound<'_, PyAny>) -> PyErr {

@@ -22,7 +22,7 @@ from pictures import encoded, picture
 
 @pytest.fixture(autouse=True, scope="session")
 def _cache(tmp_path_factory: pytest.TempPathFactory):
-    """Keeps indexes in a folder of this run, not in the user's."""
+    """Keeps indexes in a folder of this run, not in the user's folder."""
     patch = pytest.MonkeyPatch()
     patch.setenv("FOREBAY_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield

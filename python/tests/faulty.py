@@ -93,7 +93,7 @@ def too_long(client: socket.socket, answer: Answer) -> None:
     return client.sendall(answer.head(content_length=str(len(body))) + body)
 
 
-# The faults that a reader never sees.
+# The faults that a reader does not notice.
 FAULTS: dict[str, Callable[[socket.socket, Answer], None]] = {
     "503 with retry-after": _status(503, retry_after="0"),
     "429": _status(429),

@@ -109,7 +109,7 @@ def epochs(log: Path, count: int = 1, of: str = "heavy", **variables: str) -> st
     return run(script, **variables).split()[-1]
 
 
-#: Memory has room for little, so that rows are found on disk.
+#: Memory has room for few rows, so readers find the rows on disk.
 LITTLE = {"FOREBAY_CACHE_MEMORY": "64KiB"}
 
 

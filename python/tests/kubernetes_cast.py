@@ -1,4 +1,4 @@
-"""Plays in tests what does not run there: Fluid's controllers, and the volume controller of a kubelet-less cluster."""
+"""Stand-ins for programs that do not run in tests: Fluid's controllers, and the controller of volumes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Fluid:
 
     def _run(self) -> None:
         while not self._ends.is_set():
-            # Somebody changed it, or the API is away: the next step sees.
+            # Another client changed the object, or the API does not answer. The next step tries again.
             with contextlib.suppress(ApiError, OSError, ValueError):
                 self.step()
             time.sleep(0.05)

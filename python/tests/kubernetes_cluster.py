@@ -1,6 +1,6 @@
 """A real kube-apiserver over a real etcd, for tests: no kubelet, no scheduler.
 
-The controller-manager runs where it is there.
+The controller-manager runs if it is installed.
 
 `make kubernetes` finds or builds the programs (`.ci/kube-apiserver`) and names their folder in FOREBAY_KUBE_APISERVER.
 """
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
-#: How long a condition may take to come about, in seconds.
+#: The seconds after which a condition must be true.
 WAIT_SECONDS = 60.0
-#: How long the API server may take to start, beside whatever else runs.
+#: The seconds that the API server may take to start on a busy machine.
 START_SECONDS = 180.0
 CONTROLLERS = (
     "garbagecollector,persistentvolume-binder,pvc-protection,pv-protection,namespace,deployment,replicaset,statefulset"
@@ -47,7 +47,7 @@ def free_port() -> int:
 
 
 def wait_for(what: str, condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
-    """Polls until the condition is true, and returns what it returned."""
+    """Polls until the condition is true, and returns its value."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
@@ -56,7 +56,7 @@ def wait_for(what: str, condition: Callable[[], Any], seconds: float = WAIT_SECO
 
 
 class Cluster:
-    """One control plane, and a client of it that may do all."""
+    """One control plane, and a client with all rights."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self.programs, self.folder = programs, folder
@@ -120,7 +120,7 @@ class Cluster:
         return path
 
     def start_controllers(self) -> bool:
-        """Starts the controllers that caches meet: owners, volumes, namespaces."""
+        """Starts the controllers that caches depend on: those of owners, volumes and namespaces."""
         if not (self.programs / "kube-controller-manager").exists():
             return False
         self.start(
@@ -225,7 +225,7 @@ class Cluster:
 
 
 class Operator:
-    """The operator's process: started, killed, and started again when it ends by itself, as a kubelet does."""
+    """The operator's process. It is started again when it ends by itself, as a kubelet does."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class Operator:
         self._kept: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts it; the same identity takes the Lease over at once, as the same pod does."""
+        """Starts the operator. With the same identity it takes the Lease over at once, as the same pod does."""
         self._launch()
         self._kept = threading.Thread(target=self._keep, args=(self.starts,), daemon=True)
         self._kept.start()

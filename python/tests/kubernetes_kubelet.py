@@ -64,7 +64,7 @@ class Kubelet:
 
     def _run(self) -> None:
         while not self._ends.is_set():
-            # Something changed meanwhile, or the API is away: the next step sees.
+            # An object changed meanwhile, or the API does not answer. The next step tries again.
             with contextlib.suppress(ApiError, OSError, ValueError):
                 self.step()
             time.sleep(0.05)
@@ -81,7 +81,7 @@ class Kubelet:
             else:
                 self._observe(self.pods[uid])
         for uid in set(self.pods) - set(there):
-            # Removed by force: the process goes with the pod.
+            # The pod was removed by force, so its process ends, too.
             over(self.pods.pop(uid).process)
 
     def _start(self, found: Json) -> Pod:
@@ -96,7 +96,7 @@ class Kubelet:
         return Pod(name, address, spec, self._launch(name, spec, log), log)
 
     def address(self, pod: str) -> str:
-        """The address of a pod of this name; of one that is made again, the same."""
+        """The address of a pod of this name. A pod that is made again has the same address."""
         number = len(self.addresses) + 1
         return self.addresses.setdefault(pod, f"127.77.{self.network}.{number}")
 
@@ -108,7 +108,7 @@ class Kubelet:
         program, role = container["command"]
         assert program == "forebay"
         arguments = [self._translated(argument, name, mounts) for argument in container["args"]]
-        # The process ends with the test, whatever ends that.
+        # The process ends when the test ends for any reason.
         command = [sys.executable, "-m", "forebay", role, *arguments, "--exit-with-parent"]
         with log.open("ab") as to:
             return subprocess.Popen(

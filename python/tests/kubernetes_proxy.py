@@ -18,7 +18,7 @@ WRITES = ("POST", "PUT", "PATCH", "DELETE")
 #: What happens to a write: refused with a status; not carried out and not answered; or carried out and not answered.
 FAULTS = ("409", "500", "429", "lost", "done")
 REASONS = {"409": "Conflict", "500": "InternalError", "429": "TooManyRequests"}
-#: Paths that are spared: without the election nothing is tried at all.
+#: Paths without faults: an operator that is not elected writes nothing.
 SPARED = ("/leases", "/tokenreviews", "/subjectaccessreviews")
 HOP = {"connection", "transfer-encoding", "content-length", "host", "accept-encoding", "keep-alive"}
 
@@ -48,7 +48,7 @@ class Proxy:
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
-        # A client that is killed in its handshake must hold up nobody.
+        # A client that is killed in its handshake must not delay other clients.
         self.server.socket = tls.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.url = f"https://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -92,7 +92,7 @@ class Proxy:
                     asked.send_header(name, value)
             asked.send_header("transfer-encoding", "chunked")
             asked.end_headers()
-            # A watch never ends: what came is passed on at once.
+            # A watch never ends, so the proxy forwards each part at once.
             while part := answer.read1(1 << 16):
                 asked.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
             asked.wfile.write(b"0\r\n\r\n")

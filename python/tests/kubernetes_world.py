@@ -1,4 +1,4 @@
-"""What tests of the operator say about jobs, caches and pods: a namespace of a cluster, and what happens in it."""
+"""The calls that tests of the operator need: they make jobs, caches and pods in a namespace, and wait for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIER = {"cachePath": "/dev/shm", "quota": "1Gi", "mediumType": "MEM"}
 
 
 class Operated:
-    """A cluster with the operator, and with all that the tests play."""
+    """A cluster with the operator, and with the stand-ins of the tests."""
 
     def __init__(self, programs: Path, program: str, folder: Path) -> None:
         self.cluster = Cluster(programs, folder)
@@ -85,7 +85,7 @@ def pod_of(name: str, cache: str | None = None, owner: Json | None = None, **ann
 
 
 class World:
-    """A namespace of the cluster, and what a test does in it."""
+    """A namespace of the cluster, and the actions of a test in it."""
 
     def __init__(self, cluster: Cluster, fluid: Fluid, operator: Operator, namespace: str) -> None:
         self.cluster, self.fluid, self.operator, self.namespace = cluster, fluid, operator, namespace
@@ -159,8 +159,8 @@ class World:
 
 
 def denied(cluster: Cluster) -> tuple[set[tuple[str, ...]], int]:
-    """What the operator asked for and was denied for good, and how many kinds of requests were allowed."""
-    # An API server that has just started forbids for a moment what it allows later; what is missing it never allows.
+    """Returns the requests that the API always denied the operator, and the number of allowed kinds of requests."""
+    # An API server that has just started denies some requests that it allows later. A missing right stays denied.
     lines = (cluster.folder / "audit.log").read_text().splitlines()
     asked: dict[str, set[tuple[str, ...]]] = {"allow": set(), "forbid": set()}
     for it in map(json.loads, lines):

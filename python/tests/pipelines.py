@@ -312,7 +312,7 @@ def parted(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
     return ds.split(rng.choice([0.3, 0.9]), seed=rng.randrange(9))[rng.randrange(2)]
 
 
-#: Drawn by themselves, so that the pipelines of the ops above stay what they were.
+#: These ops are drawn separately, so that the pipelines of the ops above stay the same.
 MORE: list[Op] = [called, called, selected, parted, multiplied, multiplied, numbered]
 MORE_AFTER_BATCH: list[Op] = [
     called,
@@ -322,7 +322,7 @@ MORE_AFTER_BATCH: list[Op] = [
 
 
 def padded(rng: random.Random, lists: list[str]) -> dict:
-    """How a batch pads these columns; nothing where it pads none."""
+    """Returns the padding arguments of a batch with these columns; empty if it pads none."""
     if not lists or rng.random() < 0.3:
         return {}
     column = rng.choice(lists)

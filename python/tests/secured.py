@@ -36,7 +36,7 @@ class Identity:
 
 
 class Authority:
-    """Signs certificates. `ca` is the file of its own."""
+    """Signs certificates. `ca` is the file of its own certificate."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -56,7 +56,7 @@ class Authority:
         return builder.not_valid_before(now + begins * DAY).not_valid_after(now + days * DAY)
 
     def issue(self, who: str, host: str = "127.0.0.1", days: int = 1, begins: int = -3) -> Identity:
-        """Returns a certificate for a host, valid from so many days from now until so many days."""
+        """Returns a certificate for a host, whose validity starts and ends these numbers of days from now."""
         key = ec.generate_private_key(ec.SECP256R1())
         try:
             of: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))

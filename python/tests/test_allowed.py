@@ -94,7 +94,7 @@ def test_a_tenant_reads_what_its_list_has_and_a_worker_what_its_own_has(fleet, t
         denied(listed, tmp_path / path, "may not read")
     # The dispatcher allows it and the worker does not.
     denied(listed, tmp_path / "data" / "x.txt", "may not read")
-    # Each dataset of a mix is looked at.
+    # The service checks each dataset of a mix.
     inside = fb.from_text(str(tmp_path / "data" / "deep" / "x.txt"))
     for path in ("secret/x.txt", "data/x.txt"):
         mix = fb.mix([inside, fb.from_text(str(tmp_path / path))])

@@ -1,4 +1,4 @@
-"""Boxes, masks and points that follow their image, as a user of them writes it."""
+"""Boxes, masks and points that follow their image, in pipelines as users write them."""
 
 from __future__ import annotations
 

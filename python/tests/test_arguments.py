@@ -69,6 +69,7 @@ HABITS: dict[str, tuple[Callable[[], Any], str]] = {
     "values of a column": (lambda: DS.with_column("y", [1, 2, 3, 4]), "put the values into the source"),
     "pandas' query": (lambda: DS.filter("id > 1"), "filter(fb.col('x') > 0)"),
     "a column of a frame": (lambda: DS["id"], "fb.col('id') in expressions"),
+    "columns by map": (lambda: DS.map({"y": fb.col("x") + 1}), "with_column('y', (col('x') + 1))"),
     "an item of a list": (lambda: fb.col("ids")[0], ".list.get(0)"),
     "an array's file": (lambda: fb.from_numpy("a.npy"), "from_numpy(numpy.load(path))"),
     "an open file": (lambda: fb.from_csv(io.StringIO("a\n1\n")), "name the file"),

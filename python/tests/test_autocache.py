@@ -1,4 +1,4 @@
-"""autocache(): it caches when that pays, and no batch depends on it. test_cache.py compares all streams."""
+"""autocache(): it caches rows if a cache saves time, and no batch depends on it. test_cache.py compares all streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Misplaced cache() is refused with the line that added it. And the effects that it does not have."""
+"""A misplaced cache() is refused with the line that added it. An allowed one has no other effects."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ NO_MEMORY = {"FOREBAY_CACHE_MEMORY": "0"}
 
 @pytest.fixture(scope="module")
 def want(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
-    """Returns the expected digest of so many epochs."""
+    """Returns the expected digest of this number of epochs."""
     made: dict[int, str] = {}
 
     def want(count: int = 1) -> str:

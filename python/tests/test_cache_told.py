@@ -45,7 +45,7 @@ def test_nothing_is_told_of_a_cache_that_works(tmp_path):
 
 
 def test_a_disk_that_takes_no_more_is_told_of_once(tmp_path):
-    # Like a full disk: a file may not grow beyond this.
+    # No file may grow beyond this size, as on a full disk.
     before = "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
     warned, disk, _ = told(before, FOREBAY_CACHE=str(tmp_path / "kept"))
     assert len(warned) == 1

@@ -89,7 +89,7 @@ def test_bytes_that_are_not_utf8_fail_alone():
 
 
 def test_a_cast_that_fails_is_left_out_on_a_service_as_in_process(service):
-    """Ops at the end that only enlarge rows run at the consumer, where nothing may fail."""
+    """Ops at the end that only enlarge rows run at the consumer, where no op may fail."""
     rows = 64
     labels = ["no number" if i % 7 == 3 else str(i) for i in range(rows)]
     images = np.arange(rows * 64 * 64 * 3, dtype=np.uint64).astype(np.uint8).reshape(rows, 64, 64, 3)

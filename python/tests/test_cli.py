@@ -69,7 +69,7 @@ def test_a_script_without_a_dataset_at_its_top_level_is_told_so(tmp_path):
 
 
 def test_a_dispatcher_without_a_state_folder_leaves_nothing_behind(tmp_path):
-    """So a script that names its job runs twice in one folder, as with `forebay up`."""
+    """A script that names its job can therefore run twice in one folder, as with `forebay up`."""
     (tmp_path / "here").mkdir()
     (tmp_path / "tmp").mkdir()
     command = [sys.executable, "-m", "forebay", "dispatcher", "--listen", "127.0.0.1:0", "--announce"]

@@ -1,4 +1,4 @@
-"""`forebay cluster` against a real kube-apiserver: with the operator and without, and what users get wrong.
+"""`forebay cluster` against a real kube-apiserver: with the operator and without, and with mistakes of users.
 
 No kubelet runs here: `kubernetes_kubelet` starts the processes of pods with the commands of their templates.
 """
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(
 
 IMAGE = "registry.example/forebay:0.1"
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "kubernetes.md"
-#: What a service consists of, besides pods.
+#: The kinds of objects in a service, besides pods.
 KINDS = (
     "configmap",
     "service",
@@ -69,7 +69,7 @@ class User:
         return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
     def objects(self) -> list[str]:
-        """The names of the objects that are there, but for the cluster's own."""
+        """The names of all objects, except the cluster's own."""
         names = self.world.cluster.kubectl("get", ",".join(KINDS), "-o", "name", "-n", self.namespace).split()
         return [name for name in names if "kube-root-ca" not in name]
 
@@ -132,12 +132,12 @@ def test_another_number_of_workers_is_a_conflict_or_an_update(user: User) -> Non
     assert service.status().workers == "3/3"
     pod = user.get("/apis/apps/v1/namespaces/NS/deployments/pipes-worker-cpu")["spec"]["template"]["spec"]
     assert {"name": "A", "value": "b"} in pod["containers"][0]["env"]
-    # What plain objects cannot be changes nothing.
+    # Arguments that plain objects cannot express change nothing.
     for wrong in ({"spec": {"tls": {"secretName": "certs"}}}, {"workers": "auto"}):
         with pytest.raises(InvalidPipelineError, match="needs forebay-operator"):
             user.start(plain=True, **{"workers": 3, **wrong}, update=True)
     assert "certs" not in str(user.get("/api/v1/namespaces/NS/configmaps/pipes"))
-    # What an update no longer names is gone.
+    # Fields that an update no longer names are gone.
     user.start(plain=True, workers=3, update=True)
     pod = user.get("/apis/apps/v1/namespaces/NS/deployments/pipes-worker-cpu")["spec"]["template"]["spec"]
     assert {"name": "A", "value": "b"} not in pod["containers"][0]["env"]
@@ -168,7 +168,7 @@ def test_plain_objects_are_those_of_the_operator(user: User) -> None:
 
 
 def comparable(spec: Json) -> Json:
-    """Without what the cluster chooses."""
+    """Removes the fields that the cluster chooses."""
     return {k: v for k, v in spec.items() if k not in ("clusterIP", "clusterIPs", "replicas")}
 
 
@@ -193,10 +193,10 @@ def test_what_is_anothers_is_neither_changed_nor_deleted(user: User) -> None:
     for call in (user.start, user.stop):
         with pytest.raises(ConflictError, match=r"ForebayService theirs .* was not made by `forebay cluster`"):
             call("theirs")
-    # It is shown all the same.
+    # The status shows it nevertheless.
     assert not fb.cluster.find("theirs", namespace=user.namespace).status().ours
 
-    # A plain object of the same name as a part: nothing is taken over, and what was made before goes.
+    # A part has the name of a foreign object: `start` does not take it over, and deletes the parts that it has made.
     core = f"/api/v1/namespaces/{user.namespace}"
     port = {"ports": [{"port": 1}], "clusterIP": "None"}
     world.cluster.request("POST", f"{core}/services", {"metadata": {"name": "mine-dispatchers"}, "spec": port})
@@ -225,7 +225,7 @@ def test_a_service_that_was_made_again_meanwhile_is_not_deleted(user: User, monk
 
 
 def test_why_pods_do_not_come_is_said_in_the_words_of_the_cluster(user: User) -> None:
-    # This kubelet plays no node, so pods stay as the test says they are.
+    # Without a kubelet, pods keep the status that the test gives them.
     user.kubelet.__exit__()
     user.start("stuck", plain=True, timeout=0)
     pods = f"/api/v1/namespaces/{user.namespace}/pods"
@@ -249,7 +249,7 @@ def test_why_pods_do_not_come_is_said_in_the_words_of_the_cluster(user: User) ->
     assert done.returncode == 3
     assert "ImagePullBackOff" in done.stderr
 
-    # A quota: pods that are not even made.
+    # Because of a quota, the pods are not even made.
     quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
     user.world.cluster.request("POST", f"/api/v1/namespaces/{user.namespace}/resourcequotas", quota)
     user.world.cluster.request("PATCH", f"/api/v1/namespaces/{user.namespace}/resourcequotas/none/status",
@@ -259,7 +259,7 @@ def test_why_pods_do_not_come_is_said_in_the_words_of_the_cluster(user: User) ->
         "exceeded quota" in reason for reason in fb.cluster.find("poor", namespace=user.namespace).status().reasons
     ))  # fmt: skip
 
-    # What cannot end in time is listed: here a pod on a node waits for its kubelet.
+    # The error lists objects that do not end in time: here a pod on a node waits for its kubelet.
     target = {"target": {"kind": "Node", "name": "node"}, "metadata": {"name": "stuck-dispatcher-0"}}
     user.world.cluster.request("POST", f"{pods}/stuck-dispatcher-0/binding", target)
     with pytest.raises(UnavailableError, match="are still there after 3 s") as left:

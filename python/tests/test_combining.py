@@ -58,7 +58,7 @@ def test_a_mix_has_its_shares_and_each_dataset_its_order(corpora):
         window = found[start : start + 1024]
         for kind, weight in WEIGHTS.items():
             assert abs(len(of(window, kind)) - weight * len(window)) < 1.001
-    # A dataset that begins again is shuffled anew; one without a shuffle comes in order again and again.
+    # A dataset that begins again is shuffled anew. A dataset without a shuffle comes in the same order each time.
     assert of(found, "math") == [n % 60 for n in range(500)]
     for kind, count in [("web", 400), ("code", 150)]:
         times = [of(found, kind)[start : start + count] for start in range(0, len(of(found, kind)) - count, count)]
@@ -235,7 +235,7 @@ def test_a_sample_that_fails_in_one_dataset_is_named_and_skipped_alone(tmp_path)
     assert all("bad.jsonl#" in sample.sample for sample in skipped)
     threads = [(row["source"], int(row["n"])) for row in ds.iter(seed=1, on_error="skip", error_budget=10, threads=3)]
     assert threads == found
-    # A sample that could be read has a record: of its dataset, before its ops. It can be shown, and tried again.
+    # A sample that could be read has a record of its dataset, before its ops. A user can show it, and try it again.
     both = fb.zip(fb.range(32), bad.skip(8))
     for combined, failed in [(ds, [3, 13, 23, 33]), (both, [13, 23, 33])]:
         path = tmp_path / f"{len(failed)}.jsonl"

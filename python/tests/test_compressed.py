@@ -37,7 +37,7 @@ def bgzf(data: bytes) -> bytes:
 
 
 def parts(pack: Pack) -> Pack:
-    """Several members, frames or streams, one behind another."""
+    """Several members, frames or streams, one after the other."""
     return lambda data: b"".join(pack(data[at : at + 50_000]) for at in range(0, len(data), 50_000))
 
 

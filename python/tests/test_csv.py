@@ -184,7 +184,7 @@ def test_a_row_that_is_not_right_is_an_error_with_its_line(tmp_path, text, optio
 
 
 def test_a_line_break_in_a_field_is_never_read_as_the_end_of_a_row(tmp_path):
-    """The second half of the field would be a row of its own, so it is not enough to leave out the first half."""
+    """Otherwise the second half of the field would be a row of its own, even if the first half were left out."""
     path = tmp_path / "a.csv"
     path.write_text('a,b\n1,2\n"x\n3,4"\n5,6\n')
     ds = fb.from_csv(path, schema={"a": "string", "b": "string"}, newlines_in_values=False)
@@ -233,6 +233,14 @@ def test_what_users_write_by_mistake_is_refused_with_a_hint(tmp_path):
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(DataError, match="there is no row"):
         fb.from_csv(tmp_path / "empty.csv")
+
+
+def test_a_header_in_one_piece_is_warned_of(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a;b\n1;2\n")
+    with pytest.warns(UserWarning, match=r"the only column is named 'a;b'.* write delimiter=';'"):
+        fb.from_csv(path)
+    assert list(fb.from_csv(path, delimiter=";").schema) == ["a", "b"]
 
 
 def test_ten_thousand_columns_of_which_two_are_read(tmp_path):

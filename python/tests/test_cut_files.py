@@ -56,7 +56,7 @@ def read_by_tarfile(data: bytes) -> list[bytes] | None:
 def test_a_tar_is_refused_wherever_tarfile_refuses_it(tmp_path, format, shuffled):
     whole, path = archive(format), tmp_path / "a.tar"
     refused = 0
-    # Every place where a block begins or ends, and some within.
+    # Every place where a block begins or ends, and some places within blocks.
     cuts = sorted({at + by for at in range(0, len(whole), 512) for by in (0, 1, 188, 511)} & set(range(1, len(whole))))
     for cut in cuts:
         path.write_bytes(whole[:cut])

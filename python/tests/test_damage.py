@@ -115,7 +115,7 @@ def pillow(image: bytes, mode: str | None = "RGB") -> np.ndarray | None:
     try:
         opened = Image.open(io.BytesIO(image))
         pixels = np.asarray(opened.convert(mode) if mode else opened)
-    except Exception:  # it has many
+    except Exception:  # Pillow raises many types
         return None
     return pixels if pixels.ndim == 3 else pixels[..., None]
 
@@ -193,7 +193,7 @@ def test_nothing_of_a_damaged_image_reaches_another() -> None:
         same(kept(of(rows).decode_image("image"), threads=threads), alone)
     back = kept(of(rows[::-1]).decode_image("image"), threads=2)
     same({len(rows) - 1 - i: image for i, image in back.items()}, alone)
-    # Without the damaged ones the stream is the same.
+    # Without the damaged images the stream is the same.
     good = sorted(alone)
     rest = kept(of([rows[i] for i in good]).decode_image("image"), threads=2)
     same({good[i]: image for i, image in rest.items()}, alone)

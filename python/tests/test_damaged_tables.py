@@ -52,7 +52,7 @@ def test_no_damage_loses_rows_in_silence(tmp_path: Path, name: str) -> None:
         del data[rng.randrange(len(data)) :]
 
     def zeros(data: bytearray) -> None:
-        # Most structure is at the ends.
+        # Most structure of a file is at its beginning and at its end.
         at = rng.choice([rng.randrange(600), rng.randrange(len(data) - 8), len(data) - 9 - rng.randrange(600)])
         data[at : at + rng.choice([1, 4, 8])] = bytes(8)[: rng.choice([1, 4, 8])]
 

@@ -1,4 +1,4 @@
-"""The HTTP API of a dispatcher, and what the commands say of a job: against its description, with real jobs."""
+"""The HTTP API of a dispatcher, against its description, and the commands that show a job. The jobs are real."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def slow(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class Served:
-    """A dispatcher with a dashboard and tokens, two workers, and a job of each of two tenants that is being read."""
+    """A dispatcher with a dashboard and tokens, and two workers. Each of two tenants reads a job."""
 
     def __init__(self, folder: Path) -> None:
         self.tokens = folder / "tokens.json"
@@ -123,7 +123,7 @@ def test_answers_are_as_described(served: Served, until: Callable[..., None]) ->
     assert job["consumers"][0]["batches"] > 0
     assert job["in_flight"]
     assert answers["/workers"]["counts"]["live"] == 2
-    # Each op has its share, and together they are everything.
+    # Each op has its share, and all shares add up to 1.
     assert sum(op["share"] for op in job["ops"]) == pytest.approx(1.0)
 
 
@@ -170,7 +170,7 @@ def test_top_prints_one_look_without_what_a_terminal_obeys(served: Served) -> No
 
 @pytest.mark.parametrize("columns", [20, 120])
 def test_top_runs_in_a_terminal_of_any_width(served: Served, columns: int) -> None:
-    """Opens a job, goes back and ends; the terminal is as it was."""
+    """Opens a job, goes back and ends. Afterwards the terminal is as before."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 12, columns, 0, 0))
     before = termios.tcgetattr(theirs)
@@ -184,7 +184,7 @@ def test_top_runs_in_a_terminal_of_any_width(served: Served, columns: int) -> No
         os.write(ours, b"\x1b")
         shown += read_until(ours, b"JOB")
         os.write(ours, b"q")
-        # The screen that was there before is back.
+        # The earlier screen is back.
         read_until(ours, b"\x1b[?1049l")
         assert process.wait(30) == 0, process.stderr
         assert termios.tcgetattr(theirs) == before
@@ -198,7 +198,7 @@ def test_top_runs_in_a_terminal_of_any_width(served: Served, columns: int) -> No
 
 
 def read_until(terminal: int, text: bytes) -> bytes:
-    """Reads what a program writes to a terminal until this text has come."""
+    """Reads the output of a program in a terminal until this text has come."""
     deadline, found = time.monotonic() + 30, b""
     while text not in found:
         assert time.monotonic() < deadline, found
@@ -208,7 +208,7 @@ def read_until(terminal: int, text: bytes) -> bytes:
 
 
 def test_a_dashboard_by_itself_has_the_rights_of_its_visitors(served: Served, until: Callable[..., None]) -> None:
-    """Its own token samples the history, and is lent to nobody."""
+    """The dashboard's own token samples the history, and gives no visitor any rights."""
     own = Served.__new__(Served)
     own.token = served.token
     env = {"FOREBAY_TOKEN": served.token["admin"]}

@@ -20,7 +20,7 @@ PAGES = ["/", "/workers", "/cache", "/events", f"/job?{urlencode({'tenant': 'vis
 #: WebDriver's names of keys.
 TAB, ENTER = "\ue004", "\ue007"
 
-#: Returns the texts that differ too little from what is behind them: WCAG 2.1, level AA, asks for a ratio of 4.5.
+#: Returns the texts with too little contrast to their background: WCAG 2.1, level AA, asks for a ratio of 4.5.
 FAINT = """
 const rgb = (text) => { const p = text.match(/[\\d.]+/g).map(Number); return p.length > 3 ? p : [...p, 1]; };
 const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
@@ -45,7 +45,7 @@ return faint;
 
 
 def failing(flag: Path) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A function that fails for every sixteenth row from when a file is there."""
+    """A function that fails for every sixteenth row as soon as a file exists."""
 
     def fail(row: dict[str, Any]) -> dict[str, Any]:
         assert row["id"] % 16 or not flag.exists()
@@ -141,7 +141,7 @@ def test_a_killed_worker_is_seen_without_a_reload(browser: Browser, served: Serv
 
 
 def test_every_page_can_be_read(browser: Browser, served: Served) -> None:
-    """On a phone nothing is cut off; in both themes texts differ enough from what is behind them."""
+    """On a phone nothing is cut off. In both themes texts have enough contrast to their background."""
     sign_in(browser, served, "admin")
     for width, height in ((380, 800), (1280, 900)):
         browser.resize(width, height)

@@ -38,7 +38,7 @@ def columns(rows) -> dict[str, list]:
 
 
 def dataset(data: dict[str, list]) -> fb.Dataset:
-    """A column without any value has no type to be found."""
+    """Makes a dataset, without the columns that have no value: they have no type."""
     return fb.from_dict({name: values for name, values in data.items() if any(v is not None for v in values)})
 
 

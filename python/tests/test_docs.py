@@ -27,7 +27,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted(page for folder in FOLDERS for page in (ROOT / "docs" / folder).glob("*.md")),
 ]
-#: All pages: also those for contributors, whose paths are those of the tree.
+#: All pages, also the pages for contributors, whose paths are relative to the repository.
 WRITTEN = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:bench|crates|docs|examples|fuzz|python)/[\w./-]+)`")
@@ -119,7 +119,7 @@ def run(page: Path, names: dict[str, Any]) -> None:
 
 
 def alarms(datasets: dict[str, fb.Dataset]) -> Iterator[Finding]:
-    """What `forebay lint` finds wrong with the datasets of a page.
+    """Returns the findings of `forebay lint` on the datasets of a page.
 
     Some read files that are gone by now, and samples fail where the page says how to skip them.
     """

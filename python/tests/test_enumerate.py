@@ -37,7 +37,7 @@ def test_numbers_are_those_of_the_list_at_their_place(rows, before, start):
     plain = [int(row["id"]) for row in ds.iter(seed=2)]
     numbered = [(int(row["index"]), int(row["id"])) for row in ds.enumerate(start=start).iter(seed=2, threads=2)]
     assert numbered == list(enumerate(plain, start))
-    # Ops behind it move rows with their numbers.
+    # Later ops move rows with their numbers.
     of = dict(numbered)
     twice = {"schema": {"id": "int64", "index": "int64"}, "count": 2}
     if any(op == "many" for op, _ in before):

@@ -84,7 +84,7 @@ def demo(*options):
 def test_the_demo_keeps_its_promises_and_leaves_nothing_behind(tmp_path):
     done = demo("--epochs", "2", "--dir", str(tmp_path))
     rows = {row["name"]: row for row in json.loads(done.stdout)}
-    # Two epochs are too few to learn from; all other rows are as promised.
+    # Two epochs are too few for training. All other rows must be ok.
     assert [name for name, row in rows.items() if not row["ok"]] in ([], ["held-out accuracy"])
     assert "is killed with SIGKILL in the middle of epoch 2" in done.stderr
     assert rows["samples per epoch"]["found"] == "1440"

@@ -71,7 +71,7 @@ def test_texts_are_those_of_python(what, expr, python):
 
 
 def test_texts_are_those_of_pyarrow():
-    # Of letters whose case pyarrow maps one by one.
+    # Texts of letters whose case pyarrow maps one by one.
     column = [None if text is None else "".join(c for c in text if c in "aBz é日-1ab") for text in texts(2)]
     array = pa.array(column)
     pairs = [

@@ -209,7 +209,7 @@ def test_the_ledger_keeps_what_was_left_out(tmp_path):
 
 
 def test_a_split_that_ends_workers_is_named_and_not_tried_for_ever(until):
-    """It kills the worker itself: three of them at most, and the other job continues."""
+    """The split kills its worker. At most three workers end, and the other job continues."""
 
     def poison(row):
         if row["id"] == 500:
@@ -313,7 +313,7 @@ def test_a_letter_that_passes_now_says_so(tmp_path):
     assert "2 of 2 pass now" in done.stdout
 
 
-# Functions that are not functions.
+# Arguments that are not functions.
 
 
 def test_what_depends_on_more_than_the_sample_is_warned_of(service):

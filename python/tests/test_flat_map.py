@@ -68,7 +68,7 @@ def second(row, rng):
 def test_each_row_of_a_sample_draws_for_itself_and_the_same_everywhere(service):
     ds = fb.range(60).shuffle().flat_map(drawn, schema={"id": "int64", "first": "float64"})
     ds = ds.flat_map(lambda row: [row, row], schema={"id": "int64", "first": "float64"})
-    # Before and behind a batch that the consumer makes: there the parts of rows have travelled.
+    # Before and after a batch that the consumer makes: the parts of rows travel to it.
     ds = ds.map(second, writes="second", schema={"second": "float64"}).take(300)
     ds = ds.map(lambda row, rng: {"third": rng.random()}, writes="third", schema={"third": "float64"}).batch(7)
     want = [fingerprint(batch) for batch in ds.iter(seed=3, epochs=2)]

@@ -23,7 +23,7 @@ WHOLE = st.integers(-(2**31), 2**31 - 1)
 REAL = st.floats(width=32)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4)
 WHEN = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1))
-#: Types, with their values. `None` is a value of those that may be missing.
+#: Types, with their values. `None` is a value of the types that may be missing.
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy, bool]] = {
     "bool": (pa.bool_(), st.booleans(), True),
     "int8": (pa.int8(), st.integers(-128, 127), True),
@@ -93,7 +93,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 
 def comparable(name: str, value: object) -> object:
-    """A value of a row; JSON as what it means."""
+    """Returns a value of a row; JSON text is parsed."""
     if value is np.ma.masked:
         return None
     if isinstance(value, np.ndarray):
@@ -114,7 +114,7 @@ def test_a_table_holds_what_its_file_holds(tmp_path_factory, table):
     for name in here.schema:
         a, b = here.schema[name], there.schema[name]
         assert a.dtype == b.dtype or "null" in name
-        # The lists of a table say what they hold by their values: a column without a list is one of texts.
+        # The type of a table's lists comes from their values, so a column without a list is a column of texts.
         assert len(a.shape) == len(b.shape) or not any(table[name].is_valid().to_pylist())
     rows = [{name: comparable(name, value) for name, value in row.items()} for row in here]
     assert rows == [{name: comparable(name, value) for name, value in row.items()} for row in there]

@@ -440,7 +440,7 @@ def test_processes_that_are_killed_while_they_wait_are_nobodys_fault(until):
     assert all(int(next(it)["id"]) == 0 for it in its)
     for it in its:
         it.close()
-    # As many as one row would be blamed for.
+    # The number of deaths after which one row would be blamed.
     waiting = children() - before
     assert len(waiting) >= 3
     for pid in waiting:

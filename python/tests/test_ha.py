@@ -100,7 +100,7 @@ def test_a_leader_that_stood_still_says_nothing_as_one_once_it_goes_on(fleet, un
     assert read(fleet, {20: stop, 120: go_on}) == local(2)
     assert fleet.leader() != stopped
     until(lambda: "no longer leads" in fleet.errors.read_text())
-    # It redirects callers to the leader.
+    # The other dispatcher redirects callers to the leader.
     assert [j.state for j in fb.connect(fleet.dispatchers[stopped].address).jobs()] == ["finished"]
 
 

@@ -81,7 +81,7 @@ def test_a_stream_over_tls_with_a_token_does_not_change_when_the_leader_is_kille
     until(lambda: ready(service, 1))
     first = several.leader()
     waits = several.dispatchers[1 - first]
-    # A client with the address of the waiting one only is redirected to the leader, with the same credentials.
+    # A client that knows only the waiting dispatcher is redirected to the leader, with the same credentials.
     assert ready(several.connect(waits, "vision"), 1)
     with pytest.raises(DENIED, match="asks for a token"):
         fb.connect(waits, tls=several.tls)

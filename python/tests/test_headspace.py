@@ -17,7 +17,7 @@ class Clock:
         monkeypatch.setattr(headspace, "clock", lambda: self.now)
 
     def moves_for_data(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-        """Lets each batch take so many seconds."""
+        """Lets each batch take this number of seconds."""
         got = waits.Waits.got
 
         def slow(of: waits.Waits) -> None:
@@ -33,7 +33,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def why(clock: Clock, monkeypatch: pytest.MonkeyPatch, data_s: float, step_s: float) -> str:
-    """What the iterator says if a batch takes so long, and so does a step."""
+    """Returns the verdict of the iterator if a batch and a step take these times."""
     clock.moves_for_data(monkeypatch, data_s)
     ds = fb.range(64).map(lambda row: {"x": row["id"] * 2}, name="double").batch(4)
     with ds.iter(threads=1) as batches:

@@ -153,7 +153,7 @@ def run(folder: Path, n: int, *arguments: str, before: str = "") -> list[dict]:
         (folder / file).write_text(before + text.format(n=n))
     ways = {name: textwrap.dedent(code) for name, code in WAYS.items()}
     (folder / "train.py").write_text(SCRIPT.format(n=n, ways=ways))
-    # In another folder than the script: the modules beside it must travel.
+    # The processes run in another folder than the script, so the modules next to it must travel.
     out = subprocess.run(
         [sys.executable, str(folder / "train.py"), *arguments],
         capture_output=True,

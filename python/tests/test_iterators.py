@@ -71,7 +71,7 @@ def test_threads_that_share_an_iterator_get_every_sample_once(where, batch, serv
 
 
 def test_a_state_counts_no_sample_that_no_thread_got():
-    """While one thread takes samples, another one saves: the samples behind a state are those that were not taken."""
+    """One thread takes samples while another thread saves. A state continues with the samples that were not taken."""
     it = fb.range(ROWS).iter()
     got: list[int] = []
     states: list[tuple[int, dict, int]] = []
@@ -235,7 +235,7 @@ def test_an_iterator_does_not_go_on_in_a_forked_child(where, batch, service):
         assert it.state_dict() == state
         assert it.stats() == {}
         it.close()
-        # It is rewound as any other, and so begins in the child; its position still belongs to the parent.
+        # It is rewound like any iterator, and so begins in the child. Its position still belongs to the parent.
         if where != "service":
             it.load_state_dict(state)
             assert first + rows(it) == list(range(ROWS))

@@ -1,4 +1,4 @@
-"""Jobs that are cancelled, forgotten, or over: by the command line and from Python, each tenant its own."""
+"""Jobs that are cancelled, forgotten, or over: by the command line and from Python. Tenants see only their own jobs."""
 
 from __future__ import annotations
 

@@ -52,6 +52,15 @@ def test_a_missing_field_says_how_to_allow_it(written):
     assert values(fb.from_jsonl(path, schema={"a": "int64?"}), "a")[99:] == [1, None]
 
 
+def test_a_field_that_begins_with_nulls_has_the_type_of_its_first_value(written):
+    """It was read as text, 1.5 as "1.5"; a list of texts too."""
+    begin = [{"v": None, "tags": [], "never": None} for _ in range(300)]
+    path = written(*begin, {"v": 1.5, "tags": ["a"], "never": None})
+    ds = fb.from_jsonl(path)
+    assert str(ds.schema) == "Schema(v: float64?, tags: string[?], never: string?)"
+    assert values(ds.skip(299), "v") == [None, 1.5]
+
+
 def test_every_dtype(written):
     ints = {f"{sign}int{bits}": bits for bits in (8, 16, 32, 64) for sign in ("", "u")}
     line: dict[str, Any] = {name: 2**bits - 1 if name[0] == "u" else -(2 ** (bits - 1)) for name, bits in ints.items()}

@@ -75,7 +75,7 @@ def worker_pids() -> list[int]:
 
 
 def test_batches_that_are_kept_stay_as_they_were(service, images):
-    """More than one stream may have on loan, so some are lent and some are copied; none is overwritten."""
+    """They are more than one stream may borrow, so some are lent and some are copied. None is overwritten."""
     for ds in (numbers(320), pictures(images, 24)):
         there = list(read(ds, service, epochs=2))
         here = list(ds.iter(seed=3, epochs=2))
@@ -128,7 +128,7 @@ READER = """
 
 
 def test_a_reader_that_is_killed_gives_back_everything(service):
-    """It held batches; others read on, and get the expected ones."""
+    """The killed reader held batches. Other readers go on, and get the expected batches."""
     program = READER.format(
         tests=str(Path(__file__).parent), address=service.address, job=f"lend-{uuid.uuid4().hex[:8]}"
     )

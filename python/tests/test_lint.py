@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a table; a script that is run changes these two lists of this process."""
+    """A folder with a table. A run of a script changes these two lists of this process."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     table = {"a": np.arange(500), "b": np.arange(500) * 0.5, "c": ["x", "y"] * 250}
@@ -148,7 +148,7 @@ def module(name: str):
 
 
 def test_the_examples_have_no_findings(tmp_path: Path) -> None:
-    """The pages of docs/ are looked at where they run: test_docs.py."""
+    """test_docs.py checks the pages of docs/."""
     photos = str(fb.examples.photos(tmp_path / "photos", 12))
     model, table = module("language_model"), module("tabular")
     (tmp_path / "text").mkdir()

@@ -1,4 +1,4 @@
-"""Local workers: the same stream with threads beside the trainer, which yield to it and end with it."""
+"""Local workers: the stream is the same if threads next to the trainer compute it. They yield to it and end with it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def local_of(service: fb.Service) -> fb.WorkerStatus | None:
 
 
 def process(batch):
-    """Returns the id of the process that computes it."""
+    """Returns the id of the process that computes the row."""
     return {
         "pid": np.full(len(batch["id"]), os.getppid()),
         "policy": np.full(len(batch["id"]), os.sched_getscheduler(0)),
@@ -131,7 +131,7 @@ def test_functions_run_there_at_idle_priority_and_for_no_other_job(service, unti
 
 
 def holds(service: fb.Service, pid: int | None = None) -> bool:
-    """Returns whether a local worker of this process, or this one, is there and holds a split."""
+    """Returns whether a local worker of this process (the one with this `pid`, if given) holds a split."""
     status = local_of(service)
     return bool(
         status and status.leases and status.state != "lost" and (children() if pid is None else pid in children())

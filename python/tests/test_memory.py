@@ -17,7 +17,7 @@ from pipelines import fingerprint
 E = fb.errors
 MIB = 1 << 20
 
-# Reads everything, and prints the peak memory, beside that of the libraries.
+# Reads everything, and prints the peak memory without the memory of the libraries.
 READ = """
 import json, sys
 import forebay as fb

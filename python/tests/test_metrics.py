@@ -202,7 +202,7 @@ def test_connections_that_do_nothing_do_not_hold_up_who_reads(fleet) -> None:
     with contextlib.ExitStack() as idle:
         for _ in range(100):
             idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
-        # They are closed after 30 s.
+        # The dispatcher closes them after 30 s.
         assert "forebay_workers" in text(f"127.0.0.1:{port}", timeout=10)
 
 
@@ -288,6 +288,6 @@ def test_a_real_prometheus_loads_the_rules_and_answers_the_dashboard(
     for expression in expressions(DASHBOARD):
         query = expression.replace("$job", ".+").replace("$__rate_interval", "1m")
         asked(at, "query", query=query)
-    # Nothing is wrong with a dispatcher that leads and has no jobs.
+    # A dispatcher that leads and has no jobs raises no alarm.
     assert found('ALERTS{alertstate="firing"}') == []
     assert found("sum(forebay_workers)") != []

@@ -17,7 +17,7 @@ from test_sources import example, record
 
 EXECUTORS = ["thread", "process"]
 ROWS = 300
-#: Readers leave arbitrary numbers of the file where one is missing: none of them may be visible.
+#: If a value is missing, readers leave an arbitrary number of the file in its place. None of these may be visible.
 VALUES = [None if i % 3 == 1 else i * 7 + 1 for i in range(ROWS)]
 
 
@@ -98,7 +98,7 @@ def test_a_filter_drops_rows_of_which_it_does_not_know_as_an_expression_does(tmp
     ds = numbers(tmp_path, pa.int64())
     want = [int(r["id"]) for r in ds.filter(fb.col("n") < 100)]
     assert want == [i for i, v in enumerate(VALUES) if v is not None and v < 100]
-    # Zeros are under the mask: neither they nor the results of comparing them may keep a row.
+    # The masked values are zeros. Neither they nor comparisons with them may keep a row.
     for keep in (lambda b: b["n"] < 100, lambda b: ~(b["n"] >= 100)):
         assert [int(r["id"]) for r in ds.filter(keep, batched=True).iter(executor=executor)] == want
 

@@ -1,4 +1,4 @@
-"""Mixup and cutmix: the output is a mixture of the input, and the same one in any process."""
+"""Mixup and cutmix: the output is a mixture of the input, and the same mixture in any process."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_same_mixture_wherever_it_is_computed(op):
     assert all(same(first, batches(inside, seed=8, threads=threads)) for threads in (1, 2, 5))
     assert not same(first, batches(inside, seed=9))
     assert not same(first, batches(inside, seed=8, epoch=1))
-    # A filter that keeps all: the same batches, but they are cut and mixed after the merge.
+    # A filter that keeps all rows gives the same batches, but they are cut and mixed after the merge.
     merged = mixed(dataset().shuffle().filter(fb.col("label") >= 0))
     assert "for each batch" in merged.explain().partition("after the merge")[2]
     assert same(first, batches(merged, seed=8))

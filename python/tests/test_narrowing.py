@@ -34,7 +34,7 @@ PLAIN, MASKED = {(np.ndarray, "int64")}, {(np.ma.MaskedArray, "int64")}
 def test_what_the_footers_count_as_there_is_a_plain_array(tmp_path):
     whole = fb.from_parquet(parts(tmp_path, list(range(8)), list(range(5))))
     assert (str(whole.schema), kinds(whole)) == ("Schema(n: int64, s: string)", PLAIN)
-    # One in the last row group of the last file: every batch is of the same type.
+    # Only the last row group of the last file has a missing value. Every batch has the same type.
     some = fb.from_parquet(parts(tmp_path, list(range(8)), [1, 2, 3, 4, None]))
     assert (some.schema.nullable, kinds(some)) == ({"n"}, MASKED)
     untold = fb.from_parquet(parts(tmp_path, [1, 2], [3], write_statistics=False))
@@ -58,7 +58,7 @@ def test_a_file_without_rows_or_that_is_none_says_nothing(tmp_path):
 
 def test_of_many_files_few_are_looked_at_and_one_that_breaks_what_they_say_is_named(tmp_path):
     files = [[i, i] for i in range(40)]
-    files[6] = [6, None]  # not among those that are looked at
+    files[6] = [6, None]  # not one of the files that are read for the types
     ds = fb.from_parquet(parts(tmp_path, *files))
     assert ds.schema.nullable == frozenset()
     with pytest.raises(E.DataError, match='"n" is missing in this row, and was found') as caught:

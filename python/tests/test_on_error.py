@@ -1,4 +1,4 @@
-"""Samples that fail: the same ones are skipped everywhere, counted, reported, and never more than allowed."""
+"""Samples that fail: each process skips the same samples, counts and reports them, and never skips too many."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_the_manifest_of_a_job_makes_its_cache_and_its_pod_runs(world: World) ->
     world.cluster.kubectl("apply", "-n", world.namespace, "-f", "-", stdin=ISSUE)
     job = {"kind": "TFJob", **world.cluster.request("GET", f"{jobs(world.namespace)}/tf-cache")}
     name = f"cache-tf-cache-{job['metadata']['uid'].replace('-', '')[:5]}"
-    # KubeDL is not here: the test makes the pod that it would make.
+    # KubeDL does not run here: the test makes the pod that KubeDL would make.
     pod = world.make_pod("tf-cache-worker-0", owner=job)
     for container in pod["spec"]["containers"] + [c for c in pod["spec"]["initContainers"] if c["name"] == "prepare"]:
         mount = {"name": "cachevolume", "mountPath": "/data", "readOnly": True, "mountPropagation": "HostToContainer"}
@@ -128,7 +128,7 @@ def ready(status: Json) -> tuple[str, str] | None:
 
 
 def test_pods_that_are_made_later_get_the_cache_as_well(world: World) -> None:
-    # KubeDL injects once for each job: pods that it makes again have nothing.
+    # KubeDL injects once for each job: pods that it makes again have no cache.
     world.make_cache("again", spec_of())
     job = world.make_job("train", {"name": "again", "mountPath": "/in"})
     world.until_state("again", "PVCCreated")
@@ -172,7 +172,7 @@ def test_a_job_whose_template_names_a_cache_uses_it_with_and_without_pods(world:
     wait_for(
         "it is used", lambda: [it["uid"] for it in world.status("batch").get("users", [])] == [made["metadata"]["uid"]]
     )
-    # The job controller is not here: the test makes the pod that it would make.
+    # The job controller does not run here: the test makes the pod that the controller would make.
     world.make_pod("b-1", "batch", owner={"apiVersion": "batch/v1", "kind": "Job", "metadata": made["metadata"]})
     world.until_runs("b-1")
     assert [it["kind"] for it in world.status("batch")["users"]] == ["Job"]
@@ -216,7 +216,7 @@ def test_a_changed_spec_reaches_the_engine(world: World) -> None:
 
 
 def test_a_cache_that_is_used_is_deleted_when_its_users_end(world: World) -> None:
-    # KubeDL deletes at once, and its job can then never be told as finished.
+    # KubeDL deletes at once, and can then never report its job as finished.
     world.make_cache("busy", spec_of())
     world.make_job("j", {"name": "busy", "mountPath": "/data"})
     world.make_pod("p", "busy")
@@ -268,7 +268,7 @@ def test_the_forebay_engine_makes_a_volume_of_its_driver_and_removes_it(world: W
         assert json.loads(attributes["sources"]) == [{"location": "s3://bucket/train", "subDirName": "mnist"}]
         assert json.loads(attributes["tiers"]) == [{"path": "/dev/shm", "quota": 1 << 30, "medium": "MEM"}]
         if "controllers" in world.cluster.running:
-            # A claim that a user deletes is made again, and its volume with it: also when the volume is released late.
+            # The operator makes a deleted claim and its volume again, also if the volume is released late.
             old = world.cluster.request("GET", f"{world.claims}/own")["metadata"]["uid"]
             with stopped(world.cluster.running["controllers"]):
                 world.cluster.delete(f"{world.claims}/own")

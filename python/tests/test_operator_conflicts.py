@@ -1,4 +1,4 @@
-"""The operator behind a proxy that refuses or loses a quarter of its writes: what comes and goes converges.
+"""The operator behind a proxy that refuses or loses a quarter of its writes: the cluster converges after each change.
 
 Run by `make kubernetes`.
 """
@@ -57,7 +57,7 @@ def service_of(name: str, workers: int) -> Json:
 
 
 def step(cluster: Cluster, namespace: str, number: int, rng: random.Random) -> None:
-    """One step of a history: something comes, changes or goes."""
+    """One step of a history: an object is made, changed or deleted."""
     what = rng.choice(("job", "job", "finish", "remove", "cache", "uncache", "service", "service", "unserve"))
     there = [it["metadata"]["name"] for it in cluster.list(jobs(namespace))]
     if what == "job":
@@ -84,7 +84,7 @@ def step(cluster: Cluster, namespace: str, number: int, rng: random.Random) -> N
 
 
 def unsettled(cluster: Cluster, namespace: str) -> list[str]:
-    """What is not yet as it should be."""
+    """Returns the objects that have not reached their expected state."""
     late = []
     for cache in cluster.list(caches(namespace)):
         if "deletionTimestamp" not in cache["metadata"] and cache.get("status", {}).get("cacheStatus") != "PVCCreated":
@@ -143,8 +143,8 @@ def test_twenty_histories_converge_and_leak_nothing(fuzzed: tuple[World, Proxy, 
     )
     ready = told.get('forebay_operator_objects{what="cache",state="PVCCreated"}', 0)
     assert ready >= states["PVCCreated"] - 2, (told, states)
-    assert told['forebay_operator_looks_total{what="cache",outcome="conflict"}'] > 0
-    assert told['forebay_operator_looks_total{what="service",outcome="done"}'] > 0
+    assert told['forebay_operator_reconciles_total{what="cache",outcome="conflict"}'] > 0
+    assert told['forebay_operator_reconciles_total{what="service",outcome="done"}'] > 0
 
     for namespace in namespaces:
         for kind in (jobs(namespace), caches(namespace), services(namespace)):
@@ -152,5 +152,5 @@ def test_twenty_histories_converge_and_leak_nothing(fuzzed: tuple[World, Proxy, 
                 cluster.delete(f"{kind}/{it['metadata']['name']}", propagationPolicy="Background")
     check("all is gone", left)
     assert set(proxy.faults) == set(FAULTS)
-    # No hot loop: a write is tried again, and not much more.
+    # The operator has no hot loop: it repeats failed writes, and sends few other requests.
     assert proxy.writes < HISTORIES * STEPS * 60, proxy.writes

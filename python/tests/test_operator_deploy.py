@@ -51,7 +51,7 @@ def kustomized() -> list[Json]:
 
 
 def bare(found: Json) -> Json:
-    """Without what is empty, and with the command in one list, as both forms may have it otherwise."""
+    """Removes empty fields, and joins the command into one list: the two forms differ in these."""
     found = json.loads(json.dumps(found))
     if found["kind"] == "Deployment":
         pod = found["spec"]["template"]["spec"]
@@ -68,7 +68,7 @@ def test_the_chart_has_the_objects_of_the_folder() -> None:
     chart, folder = by_name(rendered("forebay")), by_name(kustomized())
     # Helm makes the namespace itself.
     del folder["Namespace", "forebay"]
-    # Both kinds of Role have the name, and so both kinds of binding.
+    # Both kinds of Role have the same name, and so have both kinds of binding.
     assert chart.keys() == folder.keys()
     for name, expected in folder.items():
         assert bare(chart[name]) == bare(expected), name
@@ -101,7 +101,7 @@ def test_helm_renders_what_is_rendered_here() -> None:
 def test_the_definitions_are_those_of_the_program() -> None:
     made = subprocess.run([str(PROGRAM), "crd"], capture_output=True, text=True, check=True).stdout
     assert made == (DEPLOY / "kubernetes" / "crd.yaml").read_text()
-    # The image runs the command as it stands in both.
+    # The image runs the command of both forms.
     (deployment,) = (it for it in kustomized() if it["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     command = [str(PROGRAM), *container["args"], "--help"]

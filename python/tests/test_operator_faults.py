@@ -1,6 +1,6 @@
-"""`forebay-operator operate` where something goes wrong: bad input, objects that vanish, crashes, conflicts, histories.
+"""`forebay-operator operate` under faults: bad input, objects that vanish, crashes, conflicts, random histories.
 
-Each fault of KubeDL's caches that a test here is about is told by a comment in it. Run by `make kubernetes`.
+If a test is about a fault of KubeDL's caches, a comment in it describes the fault. Run by `make kubernetes`.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ def test_bad_specs_are_refused_or_fail_with_their_reason(world: World) -> None:
     assert "a folder of its own" in world.until_state("twice", "CacheFailed", "InvalidSpec")["message"]
     world.make_cache("Upper.name".lower(), spec)
     assert "is no name for a cache" in world.until_state("upper.name", "CacheFailed", "InvalidSpec")["message"]
-    # A spec that is put right is made: the failure is no dead end.
+    # After a user corrects a spec, the operator makes its objects: a failure is not final.
     world.cluster.request("PATCH", f"{caches(world.namespace)}/twice", {"spec": {"dataset": spec["dataset"]}})
     world.until_state("twice", "PVCCreated")
-    # A job hears what is wrong with the cache that it defines.
+    # The status of a job has the error of the cache that the job defines.
     world.make_job("wrong", {"mountPath": "/data", "dataset": spec["dataset"], "cacheEngine": {"other": {}}})
     event = wait_for("the job hears", lambda: world.events("CacheBackendRefused"))[0]
     assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("TFJob", "wrong")
@@ -135,7 +135,7 @@ def test_finished_pods_that_nobody_deletes_do_not_keep_a_cache(world: World) -> 
     world.make_pod("p", "kept")
     world.until_state("kept", "PVCCreated")
     world.until_runs("p")
-    # The scheduler is not here: only a pod that has a node protects its claim.
+    # The scheduler does not run here. Only a pod that has a node protects its claim.
     bound: Json = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -203,7 +203,7 @@ def test_the_operator_and_the_api_server_are_killed_and_started_again(world: Wor
     world.operator.kill()
     world.cluster.stop("kube-apiserver", signal.SIGKILL)
     world.cluster.start_api()
-    # The webhook is down: what names a cache by label waits for it, and what names none is not touched.
+    # The webhook is down: pods that name a cache by label wait for it, and other pods are made as they are.
     pod = pod_of("labelled")
     pod["metadata"]["labels"] = {"forebay.dev/cache": "k"}
     with pytest.raises(ApiError, match="webhook"):
@@ -228,7 +228,7 @@ def test_one_of_two_operators_acts_and_the_other_takes_over(world: World) -> Non
     try:
         wait_for("it serves the webhook", lambda: other.is_healthy())
         assert "operating" not in other.log()
-        # One that is told to stop lets the other act at once; one that is killed keeps it waiting for its time.
+        # After a stop of one operator, the other acts at once. After a kill, the other waits until the Lease ends.
         world.operator.stop()
         wait_for("the other acts", lambda: world.cluster.request("GET", lease)["spec"]["holderIdentity"] == "other")
         world.make_cache("of-two", spec_of())
@@ -271,7 +271,7 @@ def requests_of(world: World, name: str) -> int:
 
 
 def test_random_histories_leak_nothing(world: World) -> None:
-    """Jobs, pods and caches come and go, and the operator is killed; at the end all is gone that was made."""
+    """Jobs, pods and caches come and go, and the operator is killed. At the end all objects that it made are gone."""
     rng = random.Random(7)
     cluster, namespace = world.cluster, world.namespace
     deployed = world.operator
@@ -286,7 +286,7 @@ def test_random_histories_leak_nothing(world: World) -> None:
                 world.make_job(name, {**backend, **shared} if rng.random() < 0.5 else backend)
                 made.append(name)
             elif what == "pod":
-                # The webhook may just be starting.
+                # The webhook may still be starting.
                 with contextlib.suppress(ApiError):
                     cluster.request("POST", world.pods, pod_of(name, f"shared-{rng.randrange(2)}"))
             elif what == "finish" and made:
@@ -296,7 +296,7 @@ def test_random_histories_leak_nothing(world: World) -> None:
             elif what == "uncache":
                 cluster.delete(f"{caches(namespace)}/shared-{rng.randrange(2)}")
             elif what == "settle":
-                # What is there becomes ready, or goes: the operator is not only asked to, but does it.
+                # Each cache becomes ready or goes, so the operator completes its work between random steps.
                 wait_for("caches settle", lambda: all(is_settled(it) for it in cluster.list(caches(namespace))))
             elif what == "kill":
                 deployed.kill()
@@ -324,7 +324,7 @@ def is_settled(cache: Json) -> bool:
 
 
 def test_nothing_that_the_operator_asked_for_was_denied(world: World) -> None:
-    # Its service account has deploy/kubernetes/rbac.yaml alone.
+    # The service account of the operator has only the rights of deploy/kubernetes/rbac.yaml.
     forbidden, allowed = denied(world.cluster)
     assert forbidden == set()
     assert allowed > 20

@@ -43,7 +43,7 @@ spec:
 
 
 class Served:
-    """What tests say about the services of a namespace."""
+    """The services of a namespace, with the calls that tests need."""
 
     def __init__(self, world: World, kubelet: Kubelet) -> None:
         self.world, self.kubelet, self.cluster = world, kubelet, world.cluster
@@ -104,7 +104,7 @@ def secret(world: World, name: str, files: dict[str, bytes]) -> None:
 
 
 def secure(world: World, service: str, folder: Path) -> dict[str, Any]:
-    """Makes the Secrets of the manifest; returns what a trainer needs."""
+    """Makes the Secrets of the manifest; returns the files and the token that a trainer needs."""
     authority, tokens = Authority(folder / "pki"), folder / "tokens.json"
     name = f"{service}.{world.namespace}.svc"
     own = authority.issue("service", host=name)
@@ -142,11 +142,11 @@ def test_one_manifest_starts_a_service_whose_workers_follow_its_jobs_and_whose_i
     served.until("three workers, as the job wants", lambda: served.ready("pipes-worker-cpu") == 3)
     assert served.status("pipes")["workersWanted"] == "3"
 
-    # An operator that starts anew leaves the workers as many as they are.
+    # An operator that starts again keeps the number of workers.
     before = served.deployment("pipes-worker-cpu")["metadata"]["generation"]
     world.operator.kill()
     world.operator.start()
-    served.until("it looks", lambda: looks(world) >= 2)
+    served.until("it is reconciled", lambda: reconciles(world) >= 2)
     assert served.deployment("pipes-worker-cpu")["metadata"]["generation"] == before
 
     # A new image reaches the dispatcher, and then each worker, while the job goes on.
@@ -188,7 +188,7 @@ def test_dispatchers_over_etcd_and_worker_types_with_prices(served: Served) -> N
     ds = fb.range(400).map(slow, schema={"square": "int64"}).batch(10)
     got = [fingerprint(it) for it in ds.distribute(service, job="train")]
     assert got == [fingerprint(it) for it in ds]
-    # The cheaper type works, the other has none.
+    # Workers of the cheaper type run, and none of the other type.
     workers = {it["name"]: it["replicas"] for it in served.status("many")["workers"]}
     assert workers["spot"] >= 1, workers
     assert workers["big"] == 0, workers
@@ -261,24 +261,24 @@ def test_a_service_that_is_as_it_should_be_costs_no_request(served: Served) -> N
     served.make("calm", plain(workers=[{"name": "cpu", "threads": 1, "resources": {"requests": {"cpu": "1000m"}}}]))
     served.until_told("calm", "Progressing", "False", "Complete")
     served.until("it is scaled", lambda: "workersWanted" in served.status("calm") or served.ready("calm-worker-cpu"))
-    before, first = requests(served.world), looks(served.world)
+    before, first = requests(served.world), reconciles(served.world)
     for number in range(5):
         served.cluster.request("PATCH", f"{served.all}/calm", {"metadata": {"annotations": {"a": str(number)}}})
-        looked = first + number + 1
-        served.until("it is looked at", lambda looked=looked: looks(served.world) >= looked)
+        expected = first + number + 1
+        served.until("it is reconciled", lambda expected=expected: reconciles(served.world) >= expected)
     assert requests(served.world)[len(before) :] == []
 
 
-def looks(world: World) -> float:
-    """How often the operator has looked at a service."""
+def reconciles(world: World) -> float:
+    """Returns the number of finished reconciles of services."""
     try:
-        return world.operator.figures().get('forebay_operator_looks_total{what="service",outcome="done"}', 0)
+        return world.operator.figures().get('forebay_operator_reconciles_total{what="service",outcome="done"}', 0)
     except OSError:
         return 0
 
 
 def requests(world: World) -> list[str]:
-    """What the operator asked, apart from lists and watches."""
+    """Returns the operator's requests, without lists and watches."""
     lines = map(json.loads, (world.cluster.folder / "audit.log").read_text().splitlines())
     mine = [it for it in lines if it["verb"] not in ("list", "watch")]
     return [f"{it['verb']} {it['requestURI']}" for it in mine if f"/{world.namespace}/" in it["requestURI"]]

@@ -28,7 +28,7 @@ cacheEngine:
     alluxioRuntime:
       tieredStorage: [{cachePath: /dev/shm, quota: 1Gi, mediumType: MEM}]
 """
-#: How a Job ends; newer API servers want all of it.
+#: The status of a Job that has ended. Newer API servers require all of these fields.
 JOB_COMPLETE: Json = {
     "startTime": "2026-01-01T00:00:00Z",
     "completionTime": "2026-01-01T00:01:00Z",
@@ -48,13 +48,13 @@ KINDS = {
     "RayCluster": ("ray.io", "v1", "rayclusters", {}),
     "Job": ("batch", "v1", "jobs", JOB_COMPLETE),
 }
-#: What stands between a job and its pods, from the job downwards.
+#: The objects between a job and its pods, from the job downwards.
 BETWEEN = {"TrainJob": ["JobSet", "Job"], "JobSet": ["Job"], "RayJob": ["RayCluster"]}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def kinds(operated: Any) -> None:
-    """The definitions of others, which take anything."""
+    """Installs the definitions of other projects. They accept any object."""
     for kind, (group, version, plural, _) in KINDS.items():
         if kind != "Job":
             operated.cluster.request("POST", DEFINITIONS, open_definition(group, version, kind, plural))
@@ -85,7 +85,7 @@ def make(world: World, kind: str, name: str, annotations: Json | None = None, ow
 
 
 def chain(world: World, kind: str, name: str, annotations: Json) -> tuple[Json, Json]:
-    """Makes a job and what stands between it and its pods; returns the job, and the pods' owner."""
+    """Makes a job and the objects between it and its pods; returns the job, and the pods' owner."""
     job = owner = make(world, kind, name, annotations)
     for between in BETWEEN.get(kind, []):
         owner = make(world, between, name, owner=owner)
@@ -105,7 +105,7 @@ def test_the_pods_of_a_job_inherit_the_cache_that_it_defines(world: World, kind:
     assert pod["metadata"]["labels"][CACHE] == cache
     world.until_state(cache, "PVCCreated")
     world.until_runs("train-0")
-    # Its pods are told as the job, not as what stands between.
+    # Its pods are listed under the job, and not under the objects between them.
     (user,) = world.status(cache)["users"]
     assert (user["kind"], user["uid"]) == (kind, job["metadata"]["uid"])
     end(world, kind, "train")

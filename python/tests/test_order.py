@@ -120,7 +120,7 @@ def test_a_filter_that_guards_a_function_stays_before_it():
             raise ZeroDivisionError("there is no such sample here")
         return 10 // row["id"] > 1
 
-    # The function is far more selective, and far cheaper by the figures, but must not see rows that the guard removes.
+    # By its figures the function is far more selective and cheaper, but it must not see rows that the guard removes.
     ds = fb.range(20).filter(fb.col("id") > 0).filter(guarded, reads=["id"])
     assert ids(ds) == [1, 2, 3, 4, 5]
     assert ids(ds.optimize()) == [1, 2, 3, 4, 5]
@@ -231,7 +231,7 @@ def test_a_relaxed_order_is_taken_if_it_is_measured_to_help_and_is_part_of_the_d
     assert "resize" in told.partition("measured to be")[2].splitlines()[1]
     assert fast.dataset_id == smaller.dataset_id
     assert stream(fast.iter(seed=1)) == stream(smaller.iter(seed=1, order="off"))
-    # The model finds the same order for this one, so these are its samples, here and on a service.
+    # The model finds the same order for this pipeline, so these are its samples, here and on a service.
     assert stream(fast.iter(seed=1, order="relaxed")) == stream(smaller.iter(seed=1, order="relaxed"))
     there = fast.distribute(service, job=name(), epochs=1, seed=1, order="relaxed")
     assert stream(there) == stream(fast.iter(seed=1, epochs=1, order="relaxed"))

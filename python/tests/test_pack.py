@@ -86,7 +86,7 @@ def test_a_fit_keeps_documents_whole_and_loses_none(strategy, eos_id):
 
 def test_a_window_is_bounded_by_its_tokens():
     ds = fb.range(40).map(lambda row: {"ids": np.zeros(950, np.int32)}, schema={"ids": ("int32", (None,))})
-    # Each document fills more than two rows of 100, and so a window of its own: no two rests share a row.
+    # Each document fills more than two rows of 100, so it has a window of its own: no two rests share a row.
     rows = list(ds.pack("ids", 100, strategy="first_fit", window=2))
     assert len(rows) == 400
     assert {int(row["segment_ids"].max()) for row in rows} == {1}

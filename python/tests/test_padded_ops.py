@@ -1,4 +1,4 @@
-"""Ops behind a padded batch see, and make, one array for each column: as NumPy on the padded arrays."""
+"""Ops after a padded batch get and return one array for each column, as NumPy does on the padded arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LENGTHS = [1, 3, 2, 5, 4, 4, 0, 7]
 
 
 def lists() -> fb.Dataset:
-    """Lists of these lengths, and others beside them."""
+    """Returns rows with lists of these lengths, and other columns."""
     ids = [np.arange(1, n + 1, dtype=np.int64) for n in LENGTHS]
     other = [np.arange(n + 1, dtype=np.int64) * 10 for n in reversed(LENGTHS)]
     return fb.from_dict({"ids": ids, "other": other, "first": [n % 2 == 0 for n in LENGTHS]})

@@ -15,7 +15,7 @@ ADAM7 = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (
 
 
 def png(numbers: np.ndarray, bits: int, interlaced: bool, colour: int = 3) -> bytes:
-    """Writes an image as Pillow cannot: interlaced, of any depth."""
+    """Writes an image in forms that Pillow cannot write: interlaced, of any depth."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -23,7 +23,7 @@ def table(rng: np.random.Generator) -> pa.Table:
     steps = rising // GROUP * 7 - 60
 
     def some(values, dtype: pa.DataType) -> pa.Array:
-        """Some values are missing, and in one row group all of them."""
+        """Removes some values, and in one row group all of them."""
         values = [v.item() if isinstance(v, np.generic) else v for v in values]
         missing = (rng.random(ROWS) < 0.05) | (rising // GROUP == 3)
         return pa.array([None if m else v for m, v in zip(missing, values, strict=True)], dtype)
@@ -135,7 +135,7 @@ def test_random_conditions_have_the_rows_of_filter(folder):
             continue
         assert names(fb.from_parquet(folder, filters=what)) == want, what
         counts.append(len(want))
-    # Most of them are conditions, and many of these are true of some rows alone.
+    # Most expressions are conditions, and many of these are true of only some rows.
     assert len(counts) > 400
     assert sum(0 < n < len(rows) for n in counts) > 200
 
@@ -219,7 +219,7 @@ def test_resume_ranks_and_a_service(folder, service):
 
 @pytest.mark.parametrize("filtered_first", [False, True])
 def test_a_cache_tells_rows_apart_that_are_counted_otherwise(tmp_path, filtered_first):
-    """The same condition, by `filter` and by `filters=`: rows have the same names, though not the same places."""
+    """The condition is given by `filter` and by `filters=`: rows have the same names, though not the same places."""
     pq.write_table(table(np.random.default_rng(2)), tmp_path / "0.parquet", row_group_size=GROUP)
     what = (fb.col("id") % 50 < 30) & (fb.col("id") >= 310) & (fb.col("id") < 480)
     path = tmp_path / "0.parquet"

@@ -18,11 +18,11 @@ from keeping import DEAR_ROWS, calls, dear, stream
 from pipelines import name
 from secured import Authority, Fleet, new_token, ready
 
-#: A computed row is at once on its worker's disk, in small blocks, and nowhere else.
+#: A computed row is on its worker's disk at once, in small blocks, and in no other place.
 KEEPS = ["--cache-memory", "0", "--cache-disk", "256KiB", "--cache"]
-#: A computed row is in its worker's memory, and nowhere else.
+#: A computed row is in its worker's memory, and in no other place.
 IN_MEMORY = ["--cache-memory", "64MiB"]
-#: Rows that are computed although a peer has them: on a busy machine, a peer is late now and then.
+#: The most rows that are computed although a peer has them: on a busy machine, some answers of peers come late.
 FEW = DEAR_ROWS // 8
 PREFACE = b"forebay\x01"
 FAILED = 2

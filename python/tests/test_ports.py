@@ -68,7 +68,7 @@ def lending_socket(address: str) -> str:
 def throw(address: str, data: bytes, hold: list[socket.socket] | None = None) -> None:
     host, port = address.removeprefix("forebay://").rsplit(":", 1)
     thrown = socket.create_connection((host, int(port)), timeout=10)
-    # It may be refused in the middle of it.
+    # The port may close the connection in the middle of the input.
     with contextlib.suppress(OSError):
         thrown.sendall(data)
     if hold is None:
@@ -125,7 +125,7 @@ def test_rubbish_at_every_port_changes_nothing(capfd, until):
         assert job(service, disturb) == want
         assert len(held) >= 3 * 40
         assert [service.dispatcher_pid, *service.worker_pids] == pids, "nobody died"
-        # The silent ones are closed without a client's action; consumers of memory live as long as they are connected.
+        # The service closes silent connections by itself. Consumers of memory live as long as they are connected.
         for lender in (s for s in held if s.family == socket.AF_UNIX):
             lender.close()
         until(lambda: all(now[0] <= was[0] + 8 for now, was in zip(state(pids), before, strict=True)), 60)

@@ -74,7 +74,7 @@ def test_a_terminal_sees_how_far_indexing_is_until_it_is_done(where, slow_file):
         ours, theirs = pty.openpty()
         address = service.address if where == "on a service" else ""
         command = [sys.executable, "-c", SCRIPT, url, address]
-        # Waits for the same, begins before, and is no terminal: it must print nothing.
+        # The other process waits for the same file, begins earlier, and has no terminal. It must print nothing.
         quiet = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, url, ""], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -96,5 +96,5 @@ def test_a_terminal_sees_how_far_indexing_is_until_it_is_done(where, slow_file):
 def read_to_end(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # a terminal that nobody holds any more
+    except OSError:  # no process holds the terminal any more
         return b""

@@ -39,7 +39,7 @@ def by_hand(ids: np.ndarray, size: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize("window", ["40KiB", 700, None])
 def test_it_is_what_the_batches_of_the_pipeline_have(sorted_file, window):
-    """Also if the rows in a window depend on which columns are read."""
+    """This holds even if the columns that are read decide the rows of a window."""
     ds = fb.from_parquet(sorted_file).shuffle(window=window).filter(fb.col("x") == 0).batch(50)
     ids = np.concatenate([batch["id"] for batch in ds.iter(seed=3, epoch=1)])
     distance, pairs = by_hand(ids, 50)

@@ -66,7 +66,7 @@ def test_a_full_disk_loses_nothing_once_there_is_room_again(tmp_path, room):
         told.append(error)
         states.append(it.state_dict())
         assert path.stat().st_size in (0, head) or path.read_bytes().endswith(b"\n"), "no half a line"
-        if len(told) == 3:  # it fails for as long as there is no room
+        if len(told) == 3:  # it fails until there is room
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
     with files_of_at_most(room):

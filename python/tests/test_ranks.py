@@ -111,7 +111,7 @@ def test_every_rank_gets_as_much_in_every_epoch(kind, service):
         steps = here.rest()
         assert steps == there.rest(), world
         assert {len(step) for step in steps} == {world}
-        # Fewer samples are left out than one step (or unit of samples for each) of an epoch.
+        # An epoch leaves out fewer samples than one step has (or one unit of samples for each rank).
         unit = 2 if kind == "many samples" else 1
         left = [len(epoch) % (world * unit) for epoch in everything]
         got = Counter(flat(before + steps))
@@ -302,7 +302,7 @@ def test_a_rank_that_dies_harms_no_other_and_rejoins(service, tmp_path):
 
 
 def lines(folder, counts):
-    """Text files of so many lines, each line another number."""
+    """Text files with these numbers of lines. Each line has a different number."""
     number = itertools.count()
     for i, count in enumerate(counts):
         text = "".join(f"{next(number)}\n" for _ in range(count))
@@ -430,7 +430,7 @@ def test_ranks_that_may_get_unequal_numbers_are_told(service):
     known = fb.range(100).batch(4)
     with pytest.warns(fb.RanksWarning, match=r"filter \(.*test_ranks.py:\d+\): how many batches each of 2 consumers"):
         next(kept.iter(consumers=(0, 2)))
-    # On a service they end together, unless the user says that they need not.
+    # On a service they end together, unless the user allows different ends.
     for read in (kept.iter, lambda **options: kept.distribute(service, job=name(), **options)):
         quiet(lambda read=read: read(consumers=(0, 2), even=False))
         quiet(lambda read=read: read(consumers=(0, 2), coordinated=True))

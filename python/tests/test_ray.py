@@ -63,7 +63,7 @@ class Noted:
 
 
 def running(fleet: fb.ray.RayWorkers) -> int:
-    """Returns how many run, when none is between two states."""
+    """Returns the number of workers if all of them run, else 0."""
     states = [worker.state for worker in fleet.workers]
     return len(states) if set(states) == {"running"} else 0
 
@@ -96,7 +96,7 @@ def test_workers_follow_what_is_wanted_and_nothing_is_computed_twice(cluster: st
                 time.sleep(0.005)
 
         train_until(2)
-        # Two more are wanted, and there may be three.
+        # The jobs need two more workers, and at most three may run.
         second = fb.range(10**9).batch(8).distribute(service, job="second").iter()
         next(second)
         train_until(3)
@@ -284,7 +284,7 @@ class NoService:
     """An actor that forebay did not make."""
 
 
-# On a busy machine the dispatcher takes long to start again, and the consumer rightly says that it waits.
+# On a busy machine the dispatcher takes long to start again, and the consumer rightly reports that it waits.
 @pytest.mark.filterwarnings("ignore:the dispatcher at .* does not answer")
 def test_a_service_of_forebay_cluster_outlives_its_starter_and_its_dispatcher(
     cluster: str, until: Callable[..., None]
@@ -323,7 +323,7 @@ def test_a_service_of_forebay_cluster_outlives_its_starter_and_its_dispatcher(
 
 
 def children(role: str, address: str) -> list[int]:
-    """The processes of a role that have the port of the address among their arguments."""
+    """Returns the processes of a role whose arguments contain the port of the address."""
     port, found = address.rpartition(":")[2], []
     for process in Path("/proc").glob("[0-9]*"):
         try:

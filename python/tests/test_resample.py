@@ -42,7 +42,7 @@ def test_resized_pixels_are_pillows(interpolation: str, channels: int):
 @pytest.mark.parametrize("interpolation", FILTERS)
 def test_a_random_part_is_resized_as_pillow_does(interpolation: str):
     draw = np.random.default_rng(5)
-    # Each pixel says where it is, and a resize to the size of the part changes nothing: so the part is seen.
+    # Each pixel encodes its place, and a resize to the size of the part changes no pixel, so the pixels show the part.
     place = np.stack(np.meshgrid(np.arange(60), np.arange(50)), axis=-1).astype(np.uint8)
     image = draw.integers(0, 256, (50, 60, 3), dtype=np.uint8)
     image[..., :2] = place

@@ -95,7 +95,7 @@ def test_every_dtype_and_shape_comes_back_as_it_was(rows, tmp_path):
     expected, found = list(ds), list(loaded)
     assert len(found) == len(expected) == rows
     assert all(map(same, found, expected))
-    # Saved again, and as a mask, too.
+    # Loaded rows can be saved again, and loaded truth values serve as masks.
     loaded.save(tmp_path / "again")
     assert all(map(same, fb.load(tmp_path / "again"), expected))
     for row in found:
@@ -320,7 +320,7 @@ def test_damaged_files_are_errors_or_the_rows_that_they_say(foreign, images, tmp
             if turn % 5 == 0:
                 damaged = damaged[: rng.integers(0, len(whole))]
             else:
-                # Most fields that can be wrong are in the heads and in the footer.
+                # Most fields are in the headers and in the footer.
                 near_end = turn % 5 in (1, 2)
                 at = len(whole) - 1 - int(rng.integers(0, 3000)) if near_end else int(rng.integers(0, len(whole)))
                 damaged[at] ^= int(rng.integers(1, 256))

@@ -27,7 +27,7 @@ def slow(batch: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[fb.Service]:
-    """A service that decides by itself, on workers that take time for a batch."""
+    """A service that scales by itself. Its workers take time for each batch."""
     monkeypatch.setenv("BATCH_COST_S", "0.1")
     with fb.up(workers="auto", max_workers=4) as service:
         yield service
@@ -112,13 +112,13 @@ def test_a_worker_that_is_dearer_than_waiting_is_not_wanted(monkeypatch: pytest.
             next(batches)
             time.sleep(0.066)
             decided = [d for job in service.jobs("dear") for d in job.decisions]
-        # So it stays.
+        # The number of workers stays the same.
         for _ in range(100):
             next(batches)
             time.sleep(0.066)
         (job,) = service.jobs("dear")
         assert (job.workers, job.decisions[-1].workers) == (1, 1), job
-        # Batches that others made ahead may at first leave it nothing to wait for.
+        # At first there may be no waits, because other workers have made batches ahead.
         figures = job.decisions[-1].figures["figures"]
         assert figures["demand"] > 1.2 * figures["supply"], job
         assert "1 worker is the cheapest" in job.decisions[-1].reason, job

@@ -1,6 +1,6 @@
 """Bad input of a shuffle over windows of files in a store.
 
-Each yields the right rows, or an error with the file, the place in it, and a hint.
+Each input yields the right rows, or an error with the file, the place in it, and a hint.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Iterator[Store]:
 
 
 def fill(store: Store, kind: str, sizes: list[int]) -> int:
-    """Puts shards of so many rows, and returns how many there are in all."""
+    """Puts shards with these numbers of rows, and returns the number of all rows."""
     start = 0
     for number, rows in enumerate(sizes):
         store.objects[f"{kind}/{number:05}.{kind}"] = WRITERS[kind](range(start, start + rows))
@@ -344,7 +344,7 @@ def test_folders_of_a_store_with_many_names_are_listed_side_by_side(store):
     for name in [*(f"part={i}/{k:03}.txt" for i in range(7) for k in range(400)), "top.txt", "part=0.txt", "z/y/x.txt"]:
         store.objects[f"lines/{name}"] = f"{name}\n".encode()
         want.append(name)
-    # Some tools mark folders this way; and some write other files beside the data.
+    # Some tools mark folders this way, and some write other files next to the data.
     store.objects |= {"lines/": b"", "lines/part=3/": b"", "lines/_SUCCESS": b"", "lines/part=2/_started": b"x"}
     seen = [row["text"] for row in fb.from_text("s3://data/lines/").iter()]
     assert sorted(seen) == sorted(want)

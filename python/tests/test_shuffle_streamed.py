@@ -97,7 +97,7 @@ def test_each_row_comes_once_in_another_order_each_epoch(files, kind, window):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ending", [".gz", ".zst", ""])
 def test_compressed_files_have_every_row_too(tmp_path, kind, ending):
-    """Rows behind the end of the stored file, too, and in files whose names do not show the compression."""
+    """Also rows past the length of the stored file, and rows of files whose names do not show the compression."""
     start = 0
     for number, rows in enumerate(FILES):
         data = WRITERS[kind](range(start, start + rows))

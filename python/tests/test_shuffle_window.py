@@ -122,7 +122,7 @@ def test_explain_says_which_window_it_is(files):
 
 
 def test_a_row_that_its_column_lacks_is_an_error_of_that_row_alone(tmp_path):
-    """A missing value in a column without missing values according to the footers."""
+    """A value is missing in a column that has no missing values according to the footers."""
     for number in range(40):
         values = [None if number == 37 and i == 7 else float(i) for i in range(50)]
         ids = np.arange(number * 50, number * 50 + 50)
@@ -175,7 +175,7 @@ def test_a_lack_is_found_wherever_it_is_in_a_group(tmp_path):
 
 
 def test_a_large_source_is_shuffled_over_windows_by_itself(tmp_path):
-    """According to its schema and rows: 513 MiB in memory, a few kilobytes of files."""
+    """By its schema and rows it has 513 MiB in memory. Its files have a few kilobytes."""
     zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(27 << 18, np.uint8)), 1 << 18)
     for number in range(76):
         pq.write_table(pa.table({"x": zeros}), tmp_path / f"{number}.parquet", compression="zstd")

@@ -137,7 +137,7 @@ def test_every_byte_is_fetched_once_for_all_epochs_and_processes(source, proxy, 
     want, kept = reading(source, str(folder)), tmp_path / "kept"
     said, stats = alone(source, bucket, FOREBAY_CACHE=kept)
     assert said == want
-    # For the look at the columns, the index and the read together.
+    # The columns, the index and the rows are read from the same fetched bytes.
     assert stats["fetched"] == size(folder, SOURCES[source][1])
     assert stats["bytes"] == stats["fetched"] == proxy.bytes
     assert (stats["pages_corrupt"], stats["pages_not_kept"]) == (0, 0)

@@ -148,7 +148,7 @@ def save(name: str) -> dict:
 
 @pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 def test_states_that_any_version_saved_give_the_rows_that_they_gave_there():
-    """Writes those of a new version of states with FOREBAY_WRITE_GOLDEN=1. Existing ones never change."""
+    """FOREBAY_WRITE_GOLDEN=1 writes the states of a new version. Existing states never change."""
     version = fb.range(1).iter().state_dict()["version"]
     ours = GOLDEN / f"states-v{version}.json"
     if "FOREBAY_WRITE_GOLDEN" in os.environ and not ours.exists():

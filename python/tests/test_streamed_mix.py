@@ -210,7 +210,7 @@ def test_samples_of_a_dataset_are_skipped_and_written_down(tmp_path: Path, servi
     letters = [json.loads(line) for line in path.read_text().splitlines()[1:]]
     assert len(letters) == 6
     assert all(letter["record"] for letter in letters)
-    # A state in the middle goes on without them, and a service leaves out the same ones.
+    # A resume from a state in the middle leaves them out, and a service leaves out the same samples.
     options = {"seed": 1, "on_error": "skip", "error_budget": 1.0, "epochs": 2}
     want = [fingerprint(batch) for batch in ds.batch(16).iter(**options)]
     it = ds.batch(16).iter(**options)
@@ -264,7 +264,7 @@ def test_a_consumer_without_a_split_of_a_dataset_is_told_why():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         next(iter(ds.iter(consumers=(0, 2))))
-    # On a service, its consumers do not end together.
+    # On a service, the consumers of the mix do not end together.
     assert ["distribute()" in str(one.message) for one in said] == [False]
     parts = [list(ds.iter(consumers=(index, 2), coordinated=True)) for index in range(2)]
     assert len(parts[0]) == len(parts[1]) > 0

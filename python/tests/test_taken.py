@@ -164,7 +164,7 @@ SOURCES = {
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_buffer_that_is_filled_again_gives_the_rows_that_it_held(source, executor):
-    # Functions of several threads would fill it at once.
+    # Functions in several threads would fill the memory at once.
     rows = list(SOURCES[source]().iter(threads=1, executor=executor))
     check([{k: v[0] for k, v in row.items()} for row in rows] if source == "batches" else rows)
 

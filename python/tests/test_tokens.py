@@ -143,7 +143,7 @@ def test_a_file_that_is_written_over_is_refused_and_an_index_is_not_used_for_ano
 
 
 class IndexedDatasetBuilder:
-    """Writes `.bin` and `.idx` as the one of megatron/core/datasets/indexed_dataset.py and its `_IndexWriter` do."""
+    """Writes `.bin` and `.idx` as Megatron's `IndexedDatasetBuilder` and `_IndexWriter` (indexed_dataset.py) do."""
 
     CODES = ("uint8", "int8", "int16", "int32", "int64", "float64", "float32", "uint16")
 

@@ -85,7 +85,7 @@ def test_batches_that_are_kept_stay_as_they_were_and_can_be_written(service, ima
 
 
 def test_any_arrow_client_reads_finished_columns(service, images):
-    """Our consumers normalise by themselves; others get the pipeline's output."""
+    """Forebay's consumers normalise by themselves. Other clients get the pipeline's output."""
     ds = pictures(images)
     it = read(ds, service)
     first = next(it)

@@ -1,4 +1,4 @@
-"""Sources that do not answer: they delay nothing but their own jobs."""
+"""Sources that do not answer: they delay only their own jobs."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def taken_beside(service: fb.Service, first: fb.DatasetIterator, **favour: int) 
         taken = 0
         while not ended.done():
             next(first)
-            # While the other opens, and after it has ended, no job shares the worker.
+            # While the other job opens, and after it has ended, no job shares the worker.
             taken += begun.is_set() and not ended.done()
         assert ended.result() == BATCHES
     return taken
@@ -47,9 +47,9 @@ def taken_beside(service: fb.Service, first: fb.DatasetIterator, **favour: int) 
 @pytest.mark.alone
 def test_a_job_of_weight_three_gets_three_times_as_much_of_a_worker_that_is_short():
     with fb.up(workers=1, threads=1) as service:
-        # Long enough to end after the other.
+        # The job is long enough to end after the other job.
         taken = taken_beside(service, pipeline(100 * BATCHES).distribute(service, job="light").iter(), weight=3)
-    # A third, give or take what each had ahead.
+    # A third, apart from the batches that each job had ahead.
     assert BATCHES / 6 < taken < BATCHES * 2 / 3, taken
 
 

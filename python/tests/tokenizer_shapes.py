@@ -1,4 +1,4 @@
-"""Tokenizers of the published shapes, trained small, and text to try them on."""
+"""Small trained tokenizers of the published shapes, and text to test them."""
 
 # ruff: noqa: RUF001
 

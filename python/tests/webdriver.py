@@ -84,7 +84,7 @@ class Browser:
         path.write_bytes(base64.b64decode(self.call("GET", "/screenshot")))
 
     def complaints(self) -> list[str]:
-        """What the page complained about since the last call, without refused and broken calls."""
+        """Returns the page's errors since the last call, without refused and broken calls."""
         log = self.call("POST", "/se/log", type="browser")
         return [one["message"] for one in log if "Failed to load resource" not in one["message"]]
 

@@ -1,7 +1,7 @@
-"""What libraries read when they are imported."""
+"""Variables that libraries read when they are imported."""
 
 import os
 
-# Four devices on the processor.
+# JAX shows four devices on the processor.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
 os.environ.setdefault("KERAS_BACKEND", "jax")

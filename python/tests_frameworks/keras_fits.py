@@ -15,13 +15,13 @@ import forebay as fb
 import keras
 
 assert keras.backend.backend() == sys.argv[1]
-# Keras says that data ran out where an epoch has another length than the first.
+# Keras warns that data ran out if an epoch has another length than the first one.
 warnings.filterwarnings("ignore", message=".*ran out of data.*")
 out: dict[str, object] = {}
 
 
 class Seen(keras.callbacks.Callback):
-    """The mean of the targets of each batch, from the mean of all batches so far."""
+    """Computes the mean of the targets of each batch from the mean of all batches so far."""
 
     def __init__(self, data=None, stop_after=None) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Seen(keras.callbacks.Callback):
 
 
 def model() -> keras.Model:
-    """One that is built when it sees the first batch."""
+    """Returns a model that Keras builds at the first batch."""
     made = keras.Sequential([keras.layers.Dense(1)])
     made.compile(keras.optimizers.SGD(0.0), lambda y, p: keras.ops.mean(y) + 0 * keras.ops.mean(p))
     return made

@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 
 def on_ranks(script: str, folder: Path, *arguments: str, ranks: int = 2) -> list[dict[str, Any]]:
-    """What each rank of a script wrote; fails with its output if it failed."""
+    """Returns the JSON that each rank of a script wrote. If the script fails, the error has its output."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     command = [*launcher, str(HERE / script), str(folder), *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)

@@ -1,4 +1,4 @@
-"""One of two processes of JAX with two devices each. Writes what it sees to <folder>/<process>.json."""
+"""One of two processes of JAX with two devices each. Writes the rows that it gets to <folder>/<process>.json."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 folder, port, process = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 ds = fb.range(48).shuffle().batch(4, drop_remainder=True)
-# Made before JAX knows its processes, as a script may do.
+# A script may make the dataset before JAX knows its processes.
 early = ds.to_jax(seed=5)
 jax.distributed.initialize(f"127.0.0.1:{port}", 2, process)
 total = jax.jit(lambda x: x.sum())
 
 
 def local(array: jax.Array) -> list[int]:
-    """The rows that this process has."""
+    """Returns the rows of an array that this process has."""
     parts = {shard.index[0].start or 0: np.asarray(shard.data).tolist() for shard in array.addressable_shards}
     return [row for _, rows in sorted(parts.items()) for row in rows]
 

@@ -1,4 +1,4 @@
-"""What one of two ranks sees of a dataset under the Trainer. Written to <folder>/<rank>.json."""
+"""One of two ranks of the Trainer. Writes the rows that it gets to <folder>/<rank>.json."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainingArg
 
 
 class Model(PreTrainedModel):
-    """Remembers what it saw."""
+    """Keeps the numbers of the rows that it gets."""
 
     config_class = PretrainedConfig
 

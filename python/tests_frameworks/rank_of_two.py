@@ -1,4 +1,4 @@
-"""What one of two ranks sees of a dataset under PyTorch and Accelerate. Written to <folder>/<rank>.json."""
+"""One of two ranks of PyTorch and Accelerate. Writes its rows and warnings to <folder>/<rank>.json."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ids(batches) -> list:
 
 
 def said(read) -> list[str]:
-    """The warnings of Forebay."""
+    """Returns the warnings that Forebay gives during a read."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         read()
@@ -35,7 +35,7 @@ def said(read) -> list[str]:
 
 
 def accelerate_deals() -> None:
-    """Each way to prepare a loader: the rows of this rank, or what it was told."""
+    """Prepares a loader in each way, and notes the rows of this rank, its warnings, or its error."""
     for dispatch in (None, False):
         accelerator.dataloader_config.dispatch_batches = dispatch
         for dealt, options in (("not dealt", {}), ("dealt", mine)):
@@ -72,7 +72,7 @@ def accelerate_deals() -> None:
 
 
 def warnings_of_ranks() -> None:
-    """Who is told what."""
+    """Notes the warnings of each call."""
     ds, uneven = fb.range(40).batch(4), fb.range(40).filter(fb.col("id") % 4 != 0).batch(3)
     out["warned"] = {
         "iter": said(lambda: [list(ds.iter()), list(ds.iter())][:0]),
@@ -90,7 +90,7 @@ def warnings_of_ranks() -> None:
 
 
 def ends_together() -> None:
-    """Filters that leave one rank more batches than the other, and what each rank then gives."""
+    """Notes the batches of this rank if a filter leaves one rank more batches than the other."""
     few = fb.range(64).filter((fb.col("id") % 2 == 1) | (fb.col("id") < 12)).batch(8)
     uneven = fb.range(400).filter((fb.col("id") % 2 == 0) | (fb.col("id") < 100)).batch(8)
     for which, ds in (("few", few), ("uneven", uneven)):

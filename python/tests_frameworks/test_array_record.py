@@ -1,4 +1,4 @@
-"""ArrayRecord files that `array_record` wrote, compared with what its own reader gives."""
+"""ArrayRecord files that `array_record` wrote, compared with the rows of its own reader."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_what_is_not_there_is_an_error(folder, monkeypatch):
 
 
 def test_a_file_that_is_none_or_is_cut_off_is_an_error(folder):
-    """The library counts no records in such a file, and says nothing."""
+    """The library counts no records in such a file, and reports no error."""
     whole = (folder / "c.array_record").read_bytes()
     for damaged in (b"", b"no records", whole[:-1], whole[: len(whole) // 2]):
         (folder / "c.array_record").write_bytes(damaged)

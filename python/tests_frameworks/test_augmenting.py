@@ -1,4 +1,4 @@
-"""Albumentations, which keeps a generator of its own, seeded as docs/errors.md says."""
+"""Albumentations keeps a generator of its own. The tests seed it as docs/errors.md says."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_a_job_of_a_service_goes_on_from_any_batch(service):
         seen = ids(itertools.islice(data, cut))
         again.load_state_dict(data.state_dict())
         assert [seen + ids(again), ids(again)] == want[1:]
-    # The same job goes on behind what the loop got, too, though its consumer was ahead.
+    # The same job continues after the last batch of the loop, although its consumer was ahead.
     data = made()
     seen, state = ids(itertools.islice(data, 3)), data.state_dict()
     data.load_state_dict(state)
@@ -116,7 +116,7 @@ def test_batches_lie_where_the_sharding_says():
         assert x.addressable_shards[0].data.shape == (2, 4)
         np.testing.assert_array_equal(x, want["x"].astype(np.float32))
         np.testing.assert_array_equal(y, want["y"])
-    # Arrays stay as they are while later batches are made.
+    # Later batches do not change the arrays of earlier ones.
     assert np.concatenate([np.asarray(x) for x, _ in kept]).tolist() == np.arange(96.0).reshape(12, 8).tolist()
     assert [x.shape for x in ds.to_jax(columns="x")] == [(4, 8)] * 3
 
@@ -192,5 +192,5 @@ def test_two_processes_have_the_halves_of_a_global_batch(tmp_path):
         assert found["shapes"] == [[8]] * 12
         assert found["length"] == 6
     assert a["totals"] == b["totals"] == [sum(x + y) for x, y in zip(a["local"], b["local"], strict=True)]
-    # Both processes have all rows of a batch where the mesh has no part of the data in one process alone.
+    # If the mesh puts each part of the data into both processes, both have all rows of a batch.
     assert a["of a model in parts"] == b["of a model in parts"] == expected(pipeline(), 1)[0]

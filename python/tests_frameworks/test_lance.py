@@ -1,4 +1,4 @@
-"""Lance data sets, compared with what the library itself reads."""
+"""Lance data sets, compared with the rows that the library itself reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = 700
 
 
 def table(rows: int = ROWS, add: int = 0) -> pa.Table:
-    """Each type that is read, with values missing where they may be."""
+    """Each type that can be read, with missing values in the columns that allow them."""
     rng = np.random.default_rng(rows + add)
     numbers = np.arange(rows) + add
     some = [None if n % 7 == 3 else n for n in numbers.tolist()]
@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def plain(value: Any) -> Any:
-    """A value as pyarrow gives it; NaN is not itself."""
+    """Returns a value as pyarrow gives it. NaN becomes `None`, because it does not equal itself."""
     value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
     return None if isinstance(value, float) and value != value else value
 
@@ -143,7 +143,7 @@ def test_the_version_is_pinned(folder):
 
 
 def test_a_data_set_that_was_written_anew_is_another_one(folder):
-    """Its versions have the same numbers again."""
+    """The versions of the new data set have the numbers of the old versions."""
     ds = fb.from_lance(folder, columns=["n"], version=1)
     shutil.rmtree(folder)
     lance.write_dataset(table(add=1), folder)

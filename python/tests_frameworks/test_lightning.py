@@ -21,14 +21,14 @@ LOADERS = {
 }
 PIPELINES = {
     "counted": lambda: fb.range(24).shuffle().batch(6),
-    # Lightning takes one batch ahead where there is no length.
+    # Without a length, Lightning takes one batch ahead.
     "not counted": lambda: fb.range(32).shuffle().filter(fb.col("id") < 24).batch(6),
 }
 EPOCHS = 3
 
 
 class Model(lightning.LightningModule):
-    """Remembers what it saw, in its checkpoints, too, as weights do."""
+    """Keeps the rows that it gets, also in its checkpoints, as weights are kept."""
 
     def __init__(self, dies_after=None) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ def test_each_epoch_is_trained_once(how, which, on_service, service, tmp_path):
     trainer(tmp_path).fit(model, made(), made())
     assert model.trained == expected(ds)
     want = expected(ds, EPOCHS + 1)
-    # What the sanity check looks at comes again, where Lightning can say which epoch it is.
+    # If Lightning can set the epoch, the batches of the sanity check come again.
     looked, rest = model.validated[:2], model.validated[2:]
     assert looked == want[:2]
     assert rest == (want[: len(rest)] if how == "dataset" else want[-len(rest) :])

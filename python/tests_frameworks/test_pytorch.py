@@ -52,7 +52,7 @@ def test_a_stateful_data_loader_resumes():
 
 @pytest.mark.parametrize("ahead", [0, 1, 3])
 def test_batches_on_their_way_to_a_device_are_not_lost(ahead, monkeypatch):
-    # There is no such device here: copies are left out, and the order of things is as with one.
+    # This machine has no such device. The test leaves the copies out, and keeps the order of the other steps.
     monkeypatch.setattr(Mover, "_sent", lambda _, batch: (batch, None))
     monkeypatch.setattr(Mover, "_arrived", lambda _, batch, _event: batch)
 

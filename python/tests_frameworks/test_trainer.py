@@ -8,7 +8,7 @@ from launch import on_ranks
 
 
 def epoch_of(ids: list) -> int:
-    """Which epoch a list of rows is of, in that order."""
+    """Returns the epoch that yields these rows in this order."""
     ds = fb.range(32).shuffle()
     return next(e for e in range(9) if [int(row["id"]) for row in ds.iter(seed=1, epoch=e)][: len(ids)] == ids)
 

@@ -1,4 +1,4 @@
-"""Two real ranks: what Accelerate deals, what they are warned of, and that they end together."""
+"""Two real ranks: they get the rows that Accelerate deals, get the right warnings, and end together."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@
 //! | `state` | the state that all prefixes share |
 //! | `pages` | the bytes of remote files, in the same folder: [`PageCache`] |
 //! | `commands` | `forebay cache ls`, `stats`, `verify` and `evict` |
-//! | `options`, `version` | its places and their quotas; the version of what it stores |
+//! | `options`, `version` | its places and their quotas; the version of the stored format |
 //! | `key`, `stats`, `lock` | names of rows and prefixes; counters; locks and deadlines |
 //!
 //! A shuffled epoch requests rows in any order, so single rows are looked up ([`RowKey`]), and blocks of rows are

@@ -29,7 +29,7 @@ pub(crate) fn wait_for<T: Clone>(there: &Mutex<Option<T>>, changed: &Condvar, un
     }
 }
 
-/// Returns what is left of a wait until `until`.
+/// Returns the rest of a wait until `until`.
 pub(crate) fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }

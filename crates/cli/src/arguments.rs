@@ -20,7 +20,7 @@ pub(crate) use checks::{Bench, Faults, Ledger, LedgerAction, Selftest, SelftestO
 pub(crate) use csi::Csi;
 pub(crate) use dashboard::{DashboardOf, HttpAddress, Top};
 pub(crate) use demo::Demo;
-pub(crate) use jobs::{EndJob, Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
+pub(crate) use jobs::{EndJob, Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob, TraceJob};
 pub(crate) use mount::Mount;
 pub(crate) use offers::Imaginable;
 pub(crate) use roles::{Dispatcher, Up, Worker, WorkerCount};

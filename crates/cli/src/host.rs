@@ -35,20 +35,20 @@ pub trait Host {
     /// Measures pipelines on this machine, beside those of the rivals that are installed. Puts its files into `folder`.
     ///
     /// # Errors
-    /// Those of running them.
+    /// Errors of running them.
     fn bench(&self, sizes: &BenchSizes, folder: &Path) -> Result<Benched>;
 
     /// Runs the demo and returns its table. Puts its files into `folder`.
     ///
     /// # Errors
-    /// NotFound and Data of the shards; those of running a service.
+    /// NotFound and Data of the shards; errors of running a service.
     fn demo(&self, options: &DemoOptions, folder: &Path) -> Result<Vec<DemoRow>>;
 
     /// Injects faults into services on this machine, and compares their streams with the expected ones. Puts its files
     /// into `folder`.
     ///
     /// # Errors
-    /// Invalid when there is no such scenario, or no Python; those of making the data.
+    /// Invalid when there is no such scenario, or no Python; errors of making the data.
     fn faults(&self, options: &FaultsOptions, folder: &Path) -> Result<FaultsFound>;
 
     /// Computes the cached rows of a script's datasets, each row once.

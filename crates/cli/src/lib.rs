@@ -25,7 +25,7 @@ pub use host::{
     BenchSizes, Benched, DemoOptions, DemoRow, FaultRow, FaultsFound, FaultsOptions, Figure, Host, Native, RivalFigure,
     WarmOptions, Warmed,
 };
-pub use progress::Progress;
+pub use progress::{NotebookWriter, Progress, find_notebook_by};
 
 /// Runs a command line (without the program's name) and returns the exit code: see [`Exit`].
 pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {

@@ -1,22 +1,45 @@
-//! One line with the progress of long work: drawn on a terminal's stderr only, after a second, and erased when done.
+//! One line with the progress of long work: drawn after a second, and erased when done.
 //!
-//! It has forty lines, and a crate for it is as large as this one. Progress is optional, so errors of drawing are
-//! ignored. Invariant: if stderr is no terminal, not a byte is written.
+//! It is drawn on a terminal's stderr, and in a notebook. `FOREBAY_PROGRESS=0` turns it off; `FOREBAY_PROGRESS=1` also
+//! writes to a stderr that is no terminal, a line every five seconds. It is small, and a crate for it is as large as
+//! this one. Progress is optional, so errors of drawing are ignored. Invariant: without `FOREBAY_PROGRESS=1`, not a byte
+//! goes to a stderr that is no terminal.
 
 #![expect(clippy::disallowed_methods, reason = "progress is drawn a few times a second, on terminals that can")]
 
 use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Work shorter than this shows no progress.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 /// How often the line is drawn again.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
+/// How often a line is written to a log.
+const LOG_EVERY: Duration = Duration::from_secs(5);
 /// Characters of the bar.
 const WIDTH: u64 = 24;
 /// Moves to the start of the line, and erases it.
 const ERASE: &str = "\r\u{1b}[K";
+
+/// Writes to the output of a notebook's cell.
+pub type NotebookWriter = fn(&str);
+
+/// Finds the notebook of this process.
+static NOTEBOOK: OnceLock<fn() -> Option<NotebookWriter>> = OnceLock::new();
+
+/// Sets how a process finds out whether it runs a notebook. Only the first call counts.
+pub fn find_notebook_by(find: fn() -> Option<NotebookWriter>) {
+    let _ = NOTEBOOK.set(find);
+}
+
+/// Where the line is drawn.
+#[derive(Debug, Clone, Copy)]
+enum Surface {
+    Terminal,
+    Notebook(NotebookWriter),
+    Log,
+}
 
 /// The progress of one piece of work. Dropping it erases the line.
 #[derive(Debug)]
@@ -24,7 +47,7 @@ pub struct Progress {
     what: String,
     unit: String,
     start: Instant,
-    drawing: Option<Mutex<Drawing>>,
+    drawing: Option<(Surface, Mutex<Drawing>)>,
 }
 
 #[derive(Debug, Default)]
@@ -32,14 +55,20 @@ struct Drawing {
     done: u64,
     total: u64,
     drawn: Option<Instant>,
+    /// The characters of the drawn line.
+    width: usize,
 }
 
 impl Progress {
     /// Starts the clock. `what` names the work ("indexing"), `unit` its items ("files").
     pub fn new(what: impl Into<String>, unit: impl Into<String>) -> Self {
-        let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        let drawing = (std::io::stderr().is_terminal() && !dumb).then(Mutex::default);
+        let drawing = Surface::find().map(|surface| (surface, Mutex::default()));
         Self { what: what.into(), unit: unit.into(), start: Instant::now(), drawing }
+    }
+
+    /// Returns whether a line will be drawn if the work takes longer than a second.
+    pub fn is_shown(&self) -> bool {
+        self.drawing.is_some()
     }
 
     /// Shows how much is done; a `total` of 0 is unknown.
@@ -53,23 +82,63 @@ impl Progress {
     }
 
     fn draw(&self, update: impl FnOnce(&mut Drawing)) {
-        let Some(drawing) = &self.drawing else { return };
+        let Some((surface, drawing)) = &self.drawing else { return };
         let mut drawing = drawing.lock().unwrap_or_else(PoisonError::into_inner);
         update(&mut drawing);
         let elapsed = self.start.elapsed();
-        if elapsed < SHOW_AFTER || drawing.drawn.is_some_and(|at| at.elapsed() < DRAW_EVERY) {
+        let every = if matches!(surface, Surface::Log) { LOG_EVERY } else { DRAW_EVERY };
+        if elapsed < SHOW_AFTER || drawing.drawn.is_some_and(|at| at.elapsed() < every) {
             return;
         }
         drawing.drawn = Some(Instant::now());
-        write(&format!("{ERASE}{}", line(&self.what, &self.unit, drawing.done, drawing.total, elapsed)));
+        let text = line(&self.what, &self.unit, drawing.done, drawing.total, elapsed);
+        drawing.width = surface.draw(&text, drawing.width);
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        let drawing = self.drawing.take().map(|d| d.into_inner().unwrap_or_else(PoisonError::into_inner));
-        if drawing.is_some_and(|d| d.drawn.is_some()) {
-            write(ERASE);
+        let Some((surface, drawing)) = self.drawing.take() else { return };
+        let drawing = drawing.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if drawing.drawn.is_some() {
+            surface.erase(drawing.width);
+        }
+    }
+}
+
+impl Surface {
+    fn find() -> Option<Self> {
+        let wanted = std::env::var_os("FOREBAY_PROGRESS");
+        let is = |words: &[&str]| wanted.as_ref().is_some_and(|wanted| words.iter().any(|word| wanted == word));
+        if is(&["0", "off"]) {
+            return None;
+        }
+        if let Some(writer) = NOTEBOOK.get().and_then(|find| find()) {
+            return Some(Self::Notebook(writer));
+        }
+        let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
+        if std::io::stderr().is_terminal() && !dumb {
+            return Some(Self::Terminal);
+        }
+        is(&["1", "on"]).then_some(Self::Log)
+    }
+
+    /// Draws a line over the last one, which had `width` characters. Returns its width.
+    fn draw(self, text: &str, width: usize) -> usize {
+        match self {
+            Self::Terminal => write(&format!("{ERASE}{text}")),
+            // Not all notebooks know the sequence that erases a line.
+            Self::Notebook(write) => write(&format!("\r{text:<width$}")),
+            Self::Log => write(&format!("{text}\n")),
+        }
+        text.chars().count()
+    }
+
+    fn erase(self, width: usize) {
+        match self {
+            Self::Terminal => write(ERASE),
+            Self::Notebook(write) => write(&format!("\r{:<width$}\r", "")),
+            Self::Log => {}
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_proto::{
     CancelJobRequest, DispatcherClient, ForgetJobRequest, GetScaleRequest, GetScaleResponse, JobStatus, Link,
-    ListJobsRequest, ListWorkersRequest, Remote, WorkerStatus, client, may_pass, to_error, unanswered,
+    ListJobsRequest, ListWorkersRequest, Remote, TraceJobRequest, WorkerStatus, client, may_pass, to_error, unanswered,
 };
 use tonic::{Response, Status};
 
@@ -19,6 +19,8 @@ use crate::runtime::wait;
 
 /// The pause between attempts of a call that got no answer.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a trace may take to be written and sent, after it was recorded.
+const TRACE_SENT_MAX: Duration = Duration::from_secs(30);
 
 /// A service: the addresses of its dispatchers, one of which has answered. Cheap to hold; works in a parent and in its
 /// forked children.
@@ -113,6 +115,45 @@ impl Service {
             async move { attempts.outcome(c.forget_job(request).await) }
         };
         self.call(call, poll).map(drop)
+    }
+
+    /// Has consumer `consumer` of a job record a trace for some seconds. Returns the file: a Chrome trace (JSON). Only an
+    /// administrator may name a tenant; `None` means the caller's own.
+    ///
+    /// # Errors
+    /// NotFound if no process reads as that consumer; Invalid for a time out of range, or if the process records a trace
+    /// already; PermissionDenied; Unavailable if the trace does not come in time.
+    pub fn trace(
+        &self,
+        name: &str,
+        tenant: Option<&str>,
+        (consumer, seconds): (u32, u32),
+        poll: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<u8>> {
+        let tenant = tenant.unwrap_or_default().to_owned();
+        let request = TraceJobRequest { name: name.to_owned(), tenant, consumer, seconds };
+        let leader = self.leader.clone();
+        let most = Duration::from_secs(seconds.into()) + TRACE_SENT_MAX;
+        let traced = async move {
+            let failed = |status: Status| to_error(&status, leader.addresses());
+            let mut parts = client(leader.link().await?).trace_job(request).await.map_err(failed)?.into_inner();
+            let mut file = Vec::new();
+            while let Some(part) = parts.message().await.map_err(failed)? {
+                if !part.error.is_empty() {
+                    return Err(Error::from_json(&part.error));
+                }
+                file.extend(part.data);
+            }
+            match file.is_empty() {
+                true => Err(Error::unavailable("the consumer sent no trace")),
+                false => Ok(file),
+            }
+        };
+        let in_time = async move {
+            let late = || Err(Error::unavailable(format!("no trace came within {} s", most.as_secs())));
+            tokio::time::timeout(most, traced).await.unwrap_or_else(|_| late())
+        };
+        wait(in_time, poll)
     }
 
     /// Makes a call; retries it until the deadline while no dispatcher answers.

@@ -248,6 +248,7 @@ impl Consumer {
             token: assignment.token,
             from_chunk: assignment.from_chunk,
             key: JobKey::default(),
+            trace: false,
         };
         Some(Fetching { id, address: assignment.address.clone(), ticket })
     }

@@ -12,12 +12,14 @@ mod ids;
 mod modes;
 mod panics;
 pub mod rng;
+mod trace;
 
 pub use clock::{Clock, Stopwatch, SystemClock, Ticks};
 pub use error::{Error, ErrorKind, Fault, Result};
 pub use ids::{ConsumerIndex, DatasetId, Epoch, FencingToken, Ordinal, SampleId, Seed, WorkerId};
 pub use modes::Modes;
 pub use panics::expect_panics;
+pub use trace::{ChunkPlace, Keep, Recorded, SPANS_MAX, Span, Tracer, Track, short, to_chrome_json, tracer};
 
 /// The version that every process announces; two processes speak only when it is the same.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,4 +1,4 @@
-//! What a volume's attributes say: `sources` and `tiers`, as JSON. Pure.
+//! Parses the attributes of a volume, `sources` and `tiers`, which are JSON. Pure.
 //!
 //! | attribute | value |
 //! |---|---|
@@ -10,15 +10,15 @@ use std::collections::{BTreeSet, HashMap};
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// The most sources of a volume, and tiers.
+/// Most sources, and most tiers, of a volume.
 const SOURCES_MAX: usize = 64;
 const TIERS_MAX: usize = 8;
 /// Longest name of a folder.
 const NAME_MAX: usize = 255;
-/// What the driver can read.
+/// Schemes of the locations that the driver reads.
 const SCHEMES: [&str; 7] = ["local", "file", "s3", "gs", "az", "http", "https"];
 
-/// What a volume shows, and where its bytes are kept.
+/// The sources of a volume, and its storage tiers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Content {
     pub(crate) sources: Vec<Source>,
@@ -31,12 +31,12 @@ pub(crate) struct Content {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Source {
     pub(crate) location: String,
-    /// Its folder in the volume; empty where it is the volume.
+    /// Its folder in the volume; empty for a single source at the root.
     #[serde(default)]
     pub(crate) sub_dir_name: String,
 }
 
-/// A place for bytes of remote files.
+/// A storage tier of the page cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tier {
@@ -46,7 +46,7 @@ pub(crate) struct Tier {
     pub(crate) medium: Medium,
 }
 
-/// What a place is made of.
+/// The medium of a tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum Medium {
@@ -57,7 +57,7 @@ pub(crate) enum Medium {
 }
 
 impl Content {
-    /// Reads a volume's attributes. The driver ignores attributes that Kubernetes adds (`…kubernetes.io/…`).
+    /// Parses the attributes. Attributes that Kubernetes adds (`…kubernetes.io/…`) are ignored.
     ///
     /// # Errors
     /// Invalid, with the attribute.
@@ -104,15 +104,15 @@ impl Content {
         }
     }
 
-    /// Returns the name of the mount of this content for a volume.
+    /// Returns the key of a volume with this content: the name of its state folder.
     pub(crate) fn key(&self, volume: &str) -> String {
-        // Nothing of it can fail to be written: the fields are texts and numbers.
+        // Serialization of strings and numbers cannot fail.
         let text = serde_json::to_string(&(volume, self)).unwrap_or_default();
         blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
     }
 
-    /// Returns the place for bytes: the first tier that is a disk, or else memory. In front of a disk the system's own
-    /// cache is the tier of memory.
+    /// Returns the tier of the page cache: the first disk, otherwise memory. In front of a disk, the page cache of
+    /// Linux is the memory tier.
     pub(crate) fn tier(&self) -> Option<&Tier> {
         self.tiers.iter().find(|tier| tier.medium != Medium::Mem).or(self.tiers.first())
     }
@@ -144,7 +144,7 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the path of a source that lies on the node.
+    /// Returns the path of a source on the node; `None` for a remote source.
     pub(crate) fn local(&self) -> Option<&str> {
         ["local://", "file://"].iter().find_map(|scheme| self.location.strip_prefix(scheme))
     }

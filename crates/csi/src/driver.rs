@@ -1,6 +1,7 @@
 //! All volumes of a node.
 //!
-//! One call at a time changes a volume: another gets [`Refused::Busy`]. A thread looks after volumes whose keeper died.
+//! One call at a time changes a volume; a concurrent call gets [`Refused::Busy`]. A thread restarts the keepers of
+//! broken volumes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::fs::DirBuilderExt;
@@ -16,18 +17,18 @@ use crate::limits::VOLUMES_MAX;
 use crate::target;
 use crate::volume::{Node, Volume, told};
 
-/// How often keepers are looked after, and after how many looks the holder is.
+/// Interval between two checks of the keepers, and the number of these checks between two checks of the holder.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 const HOLDER_LOOKS: u32 = 50;
-/// How long the file system of a volume may take to say its size.
+/// Timeout for the size of a volume's file system.
 const SIZE_MAX: Duration = Duration::from_secs(5);
 
-/// Why a call is not done.
+/// Why the driver rejects a call.
 #[derive(Debug)]
 pub(crate) enum Refused {
     /// Another call changes the volume.
     Busy,
-    /// The volume is at the target with other attributes.
+    /// The target has the volume with other attributes.
     Other,
     Failed(Error),
 }
@@ -38,7 +39,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// What is known of a volume at a target.
+/// Size of a volume's file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) bytes: u64,
@@ -53,12 +54,12 @@ type Shared = Arc<Mutex<Volume>>;
 pub(crate) struct Driver {
     node: Node,
     volumes: Mutex<BTreeMap<String, Shared>>,
-    /// Whose the targets are: the key and the name of a volume.
+    /// The volume of each target: its key and its id.
     targets: Mutex<BTreeMap<PathBuf, (String, String)>>,
     busy: Arc<Mutex<HashSet<String>>>,
 }
 
-/// The right to change a volume.
+/// A guard for the one call that changes a volume.
 struct Turn {
     busy: Arc<Mutex<HashSet<String>>>,
     id: String,
@@ -75,10 +76,10 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Driver {
-    /// Finds what an earlier driver left.
+    /// Restores the volumes that an earlier driver recorded.
     ///
     /// # Errors
-    /// What the holder or the system says.
+    /// Errors of the holder and of the system.
     pub(crate) fn new(node: Node) -> Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&node.volumes)?;
         let driver = Self { node, volumes: Mutex::default(), targets: Mutex::default(), busy: Arc::default() };
@@ -98,7 +99,7 @@ impl Driver {
         if lock(&self.busy).insert(id.to_owned()) {
             return Ok(turn);
         }
-        // It is another's.
+        // The other call's guard removes the entry.
         std::mem::forget(turn);
         Err(Refused::Busy)
     }
@@ -107,10 +108,10 @@ impl Driver {
         lock(&self.volumes).get(key).cloned()
     }
 
-    /// Shows a volume at a target.
+    /// Publishes a volume at a target.
     ///
     /// # Errors
-    /// See [`Refused`]; then nothing more is mounted than before.
+    /// See [`Refused`]. A failed call leaves no new mount.
     pub(crate) fn publish(&self, id: &str, at: &Path, content: Content) -> Result<(), Refused> {
         let _turn = self.turn(id)?;
         let key = content.key(id);
@@ -146,7 +147,7 @@ impl Driver {
         Ok(volume)
     }
 
-    /// Takes a volume without targets away. What cannot be taken away yet is tried again.
+    /// Removes a volume without targets. The watch thread retries a failed removal.
     fn retire(&self, key: &str, volume: &mut Volume) {
         if !volume.record.targets.is_empty() {
             return;
@@ -157,7 +158,7 @@ impl Driver {
         }
     }
 
-    /// Takes a volume away from a target; also where no driver knows of it.
+    /// Unpublishes a volume from a target; also a target without a record.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -177,10 +178,10 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the size of a volume at a target, and what is wrong with it (empty: nothing).
+    /// Returns the size of a volume at a target, and its fault (empty without one).
     ///
     /// # Errors
-    /// NotFound, when the volume is not there.
+    /// NotFound when the volume is not published at the target.
     pub(crate) fn look(&self, id: &str, at: &Path) -> Result<(Option<Size>, String)> {
         let owner = lock(&self.targets).get(at).filter(|(_, owner)| owner == id).cloned();
         let volume = owner.and_then(|(key, _)| self.get(&key));
@@ -191,7 +192,7 @@ impl Driver {
         let condition = match volume.try_lock() {
             Ok(mut volume) => volume.condition(),
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().condition(),
-            // A call changes it at this moment.
+            // A call changes the volume now, so its condition is unknown.
             Err(TryLockError::WouldBlock) => String::new(),
         };
         if !condition.is_empty() {
@@ -199,7 +200,7 @@ impl Driver {
         }
         let (send, receive) = channel();
         let at = at.to_owned();
-        // `statvfs` waits until a keeper serves the mount. This thread waits for it, and the call does not.
+        // `statvfs` blocks until a keeper serves the mount, so it runs in a thread of its own.
         std::thread::Builder::new().name("forebay-size".to_owned()).spawn(move || {
             let _ = send.send(rustix::fs::statvfs(&at).map(|of| Size {
                 bytes: of.f_blocks * of.f_frsize,
@@ -214,7 +215,7 @@ impl Driver {
         })
     }
 
-    /// Looks after the volumes until `is_over` says so.
+    /// Checks keepers and the holder, and heals volumes, until `is_over` returns true.
     pub(crate) fn watch(self: Arc<Self>, is_over: impl Fn() -> bool) {
         for look in 0_u32.. {
             if is_over() {
@@ -244,9 +245,9 @@ impl Driver {
         }
     }
 
-    /// Heals a volume in a thread of its own, because sources may be slow to answer.
+    /// Heals a broken volume in a thread of its own, because a source may answer slowly.
     fn look_after(self: &Arc<Self>, key: String, volume: Shared) {
-        // A volume that is locked is looked after, or changed by a call.
+        // A locked volume is being healed, or changed by a call.
         let Ok(mut looked) = volume.try_lock() else { return };
         if !looked.record.targets.is_empty() && !looked.is_broken() {
             return;
@@ -257,7 +258,7 @@ impl Driver {
         let driver = self.clone();
         let spawned = std::thread::Builder::new().name("forebay-heal".to_owned()).spawn(move || {
             let _turn = turn;
-            // A call may have taken it away, and another made it anew.
+            // Meanwhile a call may have removed the volume, and another may have created it again.
             if !driver.get(&key).is_some_and(|now| Arc::ptr_eq(&now, &volume)) {
                 return;
             }

@@ -1,7 +1,8 @@
 //! The process that keeps the devices of a node's mounts open: `forebay csi --hold`.
 //!
-//! When no process has a mount's device open, the mount and all its bind mounts are dead. The holder only keeps devices
-//! open, so it has little reason to die. A caller sends a line and gets one, through a socket in the state folder:
+//! When no process has a mount's device open, the mount and all its bind mounts are dead. The holder does nothing but
+//! keep devices open, so it rarely fails. A caller sends one line through a socket in the state folder, and gets one
+//! line:
 //!
 //! | line | answer |
 //! |---|---|
@@ -30,9 +31,9 @@ use crate::passing;
 /// The files in the state folder.
 pub(crate) const SOCKET: &str = "holder.sock";
 const LOCK: &str = "holder.lock";
-/// How long a holder that its driver started waits for its first device.
+/// Time that a holder with `until_empty` waits for its first device.
 const EMPTY_MAX: Duration = Duration::from_secs(30);
-/// How often it looks whether it is still needed.
+/// Interval between two checks whether the holder may end.
 const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// See the module's documentation.
@@ -45,24 +46,24 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Takes the place of a state folder's holder.
+    /// Locks the state folder, and listens.
     ///
     /// # Errors
-    /// Conflict, when there is one; what the system says.
+    /// Conflict when the state folder has a holder; errors of the system.
     pub fn new(state: &Path) -> Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
         let lock = alone(&state.join(LOCK), "this state folder has a holder")?;
         let socket = state.join(SOCKET);
-        // This process has the lock, so the process that made the socket is dead.
+        // This process has the lock, so the process that created the socket is dead.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(|e| Error::from(e).with("file", socket.display()))?;
         Ok(Self { listener, socket, _lock: lock, held: HashMap::new() })
     }
 
-    /// Serves callers until the process ends; with `until_empty`, until it has had devices and has none any more.
+    /// Serves callers until the process ends; with `until_empty`, until the last device is dropped.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn serve(mut self, until_empty: bool) -> Result<()> {
         let began = Instant::now();
         let mut is_new = true;
@@ -111,10 +112,10 @@ impl Holder {
     }
 }
 
-/// Locks a file for as long as this process lives.
+/// Locks a file until this process ends.
 ///
 /// # Errors
-/// Conflict with `message`, when another process has it; what the system says.
+/// Conflict with `message` when another process has the lock; errors of the system.
 pub(crate) fn alone(path: &Path, message: &str) -> Result<std::fs::File> {
     let options = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
     let file = options.map_err(|e| Error::from(e).with("file", path.display()))?;

@@ -1,4 +1,4 @@
-//! Calls of the driver to the holder. The driver starts a holder where none runs.
+//! The driver's client of the holder. It starts a holder if none runs.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use forebay_core::{Error, Result};
 use crate::holder::SOCKET;
 use crate::passing;
 
-/// How long a holder may take to listen.
+/// Timeout for a holder to listen.
 const READY_MAX: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -22,9 +22,9 @@ const LOOK: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Holding {
     state: PathBuf,
-    /// The command line before `csi`; `None` where another starts the holder.
+    /// The command line before `csi`; `None` if another container runs the holder.
     command: Option<Vec<String>>,
-    /// The holder that this process started; one call at a time.
+    /// The holder that this process started. The lock allows one call at a time.
     started: Mutex<Option<Child>>,
 }
 
@@ -38,17 +38,17 @@ impl Holding {
         self.call(&format!("put {name}"), Some(device), true).map(|_| ())
     }
 
-    /// Asks for a device; `None` where the holder has none of this name, or there is no holder.
+    /// Gets a device; `None` if no holder runs, or it has no device of this name.
     pub(crate) fn get(&self, name: &str) -> Result<Option<OwnedFd>> {
         Ok(self.call(&format!("get {name}"), None, false)?.and_then(|(_, device)| device))
     }
 
-    /// Lets the holder close a device.
+    /// Makes the holder close a device.
     pub(crate) fn drop(&self, name: &str) -> Result<()> {
         self.call(&format!("drop {name}"), None, false).map(|_| ())
     }
 
-    /// Returns the names of all devices that the holder has; none where there is no holder. Does not wait for one.
+    /// Returns the names of the holder's devices; empty if no holder runs. Does not start one, and does not wait.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
         let _turn = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         match self.attempt("names", None) {
@@ -58,7 +58,7 @@ impl Holding {
         }
     }
 
-    /// Sends a line and returns what stands behind `ok`; `None` where there is no holder, unless one is `needed`.
+    /// Sends a line and returns the rest of the answer after `ok`. `None` if no holder runs and none is `needed`.
     fn call(
         &self,
         line: &str,
@@ -76,7 +76,7 @@ impl Holding {
                         answer => Ok(answer.map(|rest| (rest, device))),
                     };
                 }
-                // A holder that others start may start after the driver.
+                // The other container's holder may start after the driver, so only an own holder is known to be absent.
                 Err(e) if !needed && self.command.is_some() && is_absent(&e) => return Ok(None),
                 Err(e) if Instant::now() > end => {
                     return Err(Error::unavailable(format!("the holder of devices does not answer: {e}"))
@@ -95,13 +95,13 @@ impl Holding {
         passing::bound(&socket)?;
         passing::send(&socket, line, device)?;
         match passing::receive(&socket)? {
-            // It ended before it read the line.
+            // The holder ended before it read the line.
             (answer, _) if answer.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
             answered => Ok(answered),
         }
     }
 
-    /// Starts a holder, if that is this process's task, unless one that was started here lives: it may not listen yet.
+    /// Starts a holder, unless another container runs it, or a holder that this process started lives.
     fn start(&self, started: &mut Option<Child>) -> Result<()> {
         if started.as_mut().is_some_and(|child| child.try_wait().is_ok_and(|ended| ended.is_none())) {
             return Ok(());
@@ -111,7 +111,7 @@ impl Holding {
         };
         let mut command = Command::new(program);
         command.args(first).args(["csi", "--hold", "--until-empty", "--state"]).arg(&self.state);
-        // It outlives this process, and a signal to this one's terminal is not for it.
+        // The holder outlives the driver: its process group is its own, so Ctrl-C does not reach it.
         command.stdin(Stdio::null()).stdout(Stdio::null()).current_dir("/").process_group(0);
         *started = Some(command.spawn().map_err(|e| Error::from(e).with("command", program))?);
         Ok(())

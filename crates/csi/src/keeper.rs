@@ -1,7 +1,7 @@
 //! The process that serves the mount of a volume: `forebay mount` with a device on stdin.
 //!
-//! It outlives the driver. Whether it lives is seen by its lock on a file in the volume's folder, which also has its number.
-//! Its last line on stdout before it serves is `mounted at …`, or an error as JSON.
+//! A keeper outlives the driver. It locks a file in the volume's folder with its process id, so the lock shows whether
+//! it lives. Its last line on stdout before it serves is `mounted at …`, or an error as JSON.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,23 +18,23 @@ use forebay_mount::KEEPER;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 
-/// How long sources may take until a volume can be read. Kubelet gives up after two minutes.
+/// Timeout until a keeper serves. The kubelet's own timeout is two minutes.
 pub(crate) const READY_MAX: Duration = Duration::from_secs(60);
-/// How long a keeper may take to end. It waits 10 seconds for files that are open.
+/// Timeout for a keeper to end after SIGTERM. It waits 10 seconds for open files.
 const END_MAX: Duration = Duration::from_secs(15);
-/// How long the system may take to end a process that was killed.
+/// Timeout for a keeper to end after SIGKILL.
 const KILL_MAX: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
-/// What a mount reads of its environment, and the driver decides.
+/// Variables that `forebay mount` reads. The driver removes them, because it passes options instead.
 const DECIDED: [&str; 3] = ["FOREBAY_CACHE", "FOREBAY_CACHE_DISK", "FOREBAY_CACHE_SOURCE"];
 
-/// What a keeper is started with.
+/// How a keeper is started.
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
     /// The command line before its own arguments.
     pub(crate) command: &'a [String],
     pub(crate) arguments: Vec<OsString>,
-    /// The volume's folder, and in it the mount's.
+    /// The volume's state folder, and the mount's folder in it.
     pub(crate) folder: &'a Path,
     pub(crate) mount: &'a Path,
     pub(crate) device: &'a OwnedFd,
@@ -44,7 +44,7 @@ pub(crate) struct Start<'a> {
 /// Starts a keeper, and waits until it serves.
 ///
 /// # Errors
-/// The keeper's; Unavailable when it does not serve within [`READY_MAX`].
+/// The keeper's error; Unavailable when it does not serve within [`READY_MAX`].
 pub(crate) fn start(start: Start<'_>) -> Result<Child> {
     let (program, first) =
         start.command.split_first().ok_or_else(|| Error::internal("there is no command to start"))?;
@@ -57,7 +57,7 @@ pub(crate) fn start(start: Start<'_>) -> Result<Child> {
     command.args(rest).arg(start.mount);
     DECIDED.iter().for_each(|name| _ = command.env_remove(name));
     command.stdin(start.device.try_clone()?).stdout(Stdio::piped()).current_dir("/");
-    // It outlives the driver, and Ctrl-C in the driver's terminal is not for it.
+    // The keeper outlives the driver: its process group is its own, so Ctrl-C does not reach it.
     let mut child = command.process_group(0).spawn().map_err(|e| Error::from(e).with("command", program))?;
     let stdout = child.stdout.take();
     let (send, receive) = channel();
@@ -78,7 +78,7 @@ pub(crate) fn start(start: Start<'_>) -> Result<Child> {
     Err(failed)
 }
 
-/// Says whether the keeper of a volume's folder lives.
+/// Whether the keeper of a volume's folder lives.
 pub(crate) fn lives(folder: &Path) -> bool {
     File::open(folder.join(KEEPER))
         .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK))
@@ -89,10 +89,10 @@ fn number(folder: &Path) -> Option<Pid> {
     Pid::from_raw(text.trim().parse().ok()?).filter(|_| lives(folder))
 }
 
-/// Ends the keeper of a volume's folder, whose mount is taken away.
+/// Ends the keeper of a volume's folder, after the mount is detached.
 ///
 /// # Errors
-/// Internal, when it does not even end when it is killed.
+/// Internal when the keeper survives SIGKILL.
 pub(crate) fn end(folder: &Path, mut child: Option<Child>) -> Result<()> {
     let mut signal = |signal: Signal, bound: Duration| {
         if let Some(number) = number(folder) {
@@ -114,9 +114,9 @@ pub(crate) fn end(folder: &Path, mut child: Option<Child>) -> Result<()> {
     Err(Error::internal("the process of the mount does not end").with("folder", folder.display()))
 }
 
-/// Copies the device of a living keeper, where the holder lost it.
+/// Copies the device from a living keeper, for a holder that lost it.
 pub(crate) fn device(folder: &Path) -> Option<OwnedFd> {
     let process = pidfd_open(number(folder)?, PidfdFlags::empty()).ok()?;
-    // Its stdin.
+    // The device is the keeper's stdin.
     pidfd_getfd(&process, 0, PidfdGetfdFlags::empty()).ok()
 }

@@ -2,9 +2,9 @@
 
 /// The driver's name.
 pub const DRIVER: &str = "csi.forebay.dev";
-/// The label of a node, whose value is its name.
+/// The topology key of a node; its value is the node's name.
 pub const TOPOLOGY: &str = "csi.forebay.dev/node";
-/// The most volumes of a node, which the scheduler heeds.
+/// Most volumes of a node, which the scheduler respects.
 pub const VOLUMES_MAX: usize = 256;
-/// Calls that are answered at once; others wait.
+/// Calls that run at the same time; others wait.
 pub const CALLS_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! Short messages through a socket, each with a descriptor or without one.
+//! Short messages through a Unix socket, each with or without a file descriptor.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,12 +11,12 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-/// The longest message: the names of as many volumes as a node has.
+/// Longest message: the names of all volumes of a node.
 pub(crate) const MESSAGE_MAX: usize = 16 << 10;
-/// How long a process waits for the other's message.
+/// Timeout of a read or write.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Bounds the waits on a socket.
+/// Sets the timeouts of a socket.
 pub(crate) fn bound(socket: &UnixStream) -> io::Result<()> {
     socket.set_read_timeout(Some(WAIT_MAX))?;
     socket.set_write_timeout(Some(WAIT_MAX))
@@ -34,7 +34,7 @@ pub(crate) fn send(socket: &UnixStream, message: &str, descriptor: Option<Borrow
     if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Receives a message; an empty one where the other process has ended.
+/// Receives a message; an empty one if the other process has ended.
 pub(crate) fn receive(socket: &UnixStream) -> io::Result<(String, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

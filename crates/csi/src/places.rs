@@ -1,8 +1,8 @@
-//! What a node allows volumes to read and write on it, and the command line of a keeper that follows from it.
+//! The folders of a node that volumes may read and write, and the command line of a keeper.
 //!
-//! The author of a volume chooses its paths, so the driver reads and writes a folder of the node only if its own
-//! command line names the folder. Invariant: paths are compared after the system resolved them, so no link and no `..`
-//! leads out.
+//! The author of a volume chooses its paths, so the driver uses a folder of the node only if the driver's own command
+//! line allows the folder. Invariant: the driver compares resolved paths, so neither a symbolic link nor `..` leads out
+//! of an allowed folder.
 
 use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -12,23 +12,23 @@ use forebay_core::{Error, ErrorKind, Result};
 
 use crate::content::Content;
 
-/// The folder in a tier's path that has the bytes.
+/// The folder below a tier's path with the page cache.
 const KEPT: &str = "forebay";
-/// The media of memory that each node has.
+/// The memory file system of each node.
 const MEMORY: &str = "/dev/shm";
 
 /// The folders of a node that volumes may use. All but `root` and `cache` are paths of the node.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// Where the driver finds the node's file system: `/`, or a folder of its container.
+    /// The node's root file system as the driver sees it: `/`, or a folder of its container.
     pub root: PathBuf,
-    /// Folders that may be shown in volumes (`local://`).
+    /// Folders that volumes may have as sources (`local://`).
     pub local: Vec<PathBuf>,
-    /// Folders in which tiers may lie; `/dev/shm` always may.
+    /// Folders that may contain tiers, besides `/dev/shm`.
     pub tiers: Vec<PathBuf>,
-    /// Where the bytes of volumes without a tier are kept, and how many.
+    /// The page cache of volumes without a tier.
     pub cache: Option<PathBuf>,
-    /// See `cache`; `None`: the default of a mount.
+    /// The quota of `cache` in bytes; `None` for the default of `forebay mount`.
     pub cache_disk: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl Places {
     /// Returns the arguments of `forebay mount` for a volume, before the folder of the mount.
     ///
     /// # Errors
-    /// PermissionDenied for a folder that the node does not allow; NotFound for one that is not there.
+    /// PermissionDenied for a folder that the node does not allow; NotFound for a missing folder.
     pub(crate) fn arguments(&self, content: &Content) -> Result<Vec<OsString>> {
         let (folder, disk) = match content.tier() {
             Some(tier) => (Some(self.tier(Path::new(&tier.path))?), Some(tier.quota)),
@@ -75,7 +75,7 @@ impl Places {
             Error::new(ErrorKind::PermissionDenied, message).with("source", path.display()).hint(hint)
         };
         is_plain(path).then_some(()).ok_or_else(denied)?;
-        // Whether a folder that is not allowed exists is not told.
+        // The same error for existing and missing folders hides which folders a node has.
         if !self.local.iter().any(|allowed| path.starts_with(allowed)) {
             return Err(denied());
         }
@@ -109,7 +109,7 @@ impl Places {
                 Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(missing(e)),
                 _ => {}
             }
-            // Others may write to /dev/shm: a link of theirs is not followed.
+            // Any process may write to /dev/shm, so the driver follows no symbolic link there.
             if !std::fs::symlink_metadata(&folder).map_err(missing)?.is_dir() {
                 return Err(denied());
             }
@@ -119,7 +119,7 @@ impl Places {
     }
 }
 
-/// Says whether a path is absolute and goes only down.
+/// Whether a path is absolute, without `..`.
 fn is_plain(path: &Path) -> bool {
     path.is_absolute() && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
 }

@@ -1,7 +1,7 @@
-//! A volume's file in the state folder: what is mounted, and where.
+//! A volume's file in the state folder: its content and its targets.
 //!
-//! A record is written before what it says is made, so that a driver that starts finds all of it. It replaces the one before
-//! as a whole.
+//! The driver writes a record before it changes mounts, so that a restarted driver finds all of them. It replaces the
+//! file atomically.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ const FILE: &str = "volume.json";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     version: u32,
-    /// The volume's name in the calls.
+    /// The volume's id in the calls.
     pub(crate) volume: String,
     pub(crate) content: Content,
-    /// The places where pods find it.
+    /// The target paths of pods.
     pub(crate) targets: BTreeSet<PathBuf>,
-    /// Whether its mount has been served: only then another keeper can take it over.
+    /// Whether a keeper has served the mount: only then another keeper can take it over.
     pub(crate) was_served: bool,
 }
 
@@ -37,7 +37,7 @@ impl Record {
     /// Reads the record in a volume's folder.
     ///
     /// # Errors
-    /// Data for one of another version, or none at all; what the system says.
+    /// Data for another version or invalid JSON; errors of the system.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
         let text = std::fs::read_to_string(&path).map_err(|e| Error::from(e).with("file", path.display()))?;
@@ -53,7 +53,7 @@ impl Record {
     /// Writes the record in a volume's folder.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let (path, part) = (folder.join(FILE), folder.join("volume.part"));
         let text = serde_json::to_string(self).map_err(|e| Error::internal(e.to_string()))?;

@@ -1,4 +1,4 @@
-//! The driver as a process: its socket, its state folder, and the thread that looks after volumes.
+//! The driver as a process: its socket, its state folder, and the watch thread.
 
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
@@ -21,17 +21,17 @@ use crate::v1::identity_server::IdentityServer;
 use crate::v1::node_server::NodeServer;
 use crate::volume::Node;
 
-/// The longest message of a call.
+/// Longest message of a call.
 const MESSAGE_MAX: usize = 1 << 20;
 
-/// How the driver runs.
+/// Options of the driver.
 #[derive(Debug)]
 pub struct CsiOptions {
     /// The socket: `unix:///csi/csi.sock`, or its path.
     pub endpoint: String,
     /// The node's name.
     pub node: String,
-    /// The folder for mounts and what is known of them.
+    /// The state folder: mounts and records.
     pub state: PathBuf,
     /// The folders of the node that volumes may use.
     pub places: Places,
@@ -41,7 +41,7 @@ pub struct CsiOptions {
     pub has_holder: bool,
 }
 
-/// A driver that answers calls.
+/// A running driver.
 #[derive(Debug)]
 pub struct Serving {
     runtime: Option<Runtime>,
@@ -53,11 +53,11 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Finds the volumes that an earlier driver left, and begins to answer.
+    /// Restores the volumes of an earlier driver, and starts to serve.
     ///
     /// # Errors
-    /// Invalid for an endpoint that is no socket of this machine; Conflict for a state folder with a driver; what the holder
-    /// or the system says.
+    /// Invalid for an endpoint that is no Unix socket; Conflict for a state folder with a driver; errors of the holder
+    /// and of the system.
     pub fn start(options: CsiOptions) -> Result<Self> {
         let socket = socket(&options.endpoint)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&options.state)?;
@@ -85,21 +85,21 @@ impl Serving {
         Ok(Self { runtime: Some(runtime), serve, watch, is_over, socket, _lock: lock })
     }
 
-    /// Fails when the driver does not answer any more.
+    /// Checks that the server and the watch thread run.
     ///
     /// # Errors
-    /// Internal.
+    /// Internal when one of them has stopped.
     pub fn check(&self) -> Result<()> {
         let watches = self.watch.as_ref().is_some_and(|watch| !watch.is_finished());
         if self.serve.is_finished() || !watches { Err(Error::internal("the driver has stopped")) } else { Ok(()) }
     }
 
-    /// Stops answering. Volumes stay as they are, for the next driver.
+    /// Stops the server. Mounts stay, and the next driver restores them.
     pub fn end(mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         let _ = std::fs::remove_file(&self.socket);
         if let Some(runtime) = self.runtime.take() {
-            // A call under way ends with the process; what it began is found by the next driver.
+            // A running call ends with the process. The next driver finds its record.
             runtime.shutdown_background();
         }
         if let Some(watch) = self.watch.take() {

@@ -1,4 +1,4 @@
-//! The calls of the specification: what each needs, and the codes of what is refused.
+//! The calls of the CSI specification: checks of their arguments, and gRPC codes of errors.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::volume::told;
 
 type Answer<T> = std::result::Result<Response<T>, Status>;
 
-/// The driver, as gRPC sees it.
+/// The gRPC services of the driver.
 #[derive(Debug, Clone)]
 pub(crate) struct Calls {
     driver: Arc<Driver>,
@@ -35,7 +35,7 @@ impl Calls {
         Self { driver, node, turns: Arc::new(Semaphore::new(CALLS_MAX)) }
     }
 
-    /// Runs a call that waits for the system in a thread of its own.
+    /// Runs a blocking call in a thread of its own.
     async fn run<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Driver) -> Result<T, Refused> + Send + 'static,
@@ -71,7 +71,7 @@ fn given<'a>(name: &str, value: &'a str) -> Result<&'a str, Error> {
     if value.is_empty() { Err(Error::invalid(format!("{name} is missing"))) } else { Ok(value) }
 }
 
-/// Checks what a pod wants of a volume: files, to read.
+/// Checks a volume capability: a read-only mount.
 fn check(capability: Option<&VolumeCapability>, readonly: bool) -> Result<()> {
     let capability = capability.ok_or_else(|| Error::invalid("volume_capability is missing"))?;
     let mount = match &capability.access_type {
@@ -149,7 +149,7 @@ impl Node for Calls {
             let id = given("volume_id", &request.volume_id)?;
             given("target_path", &request.target_path)?;
             match target::whole(&request.target_path) {
-                // Nothing can be there.
+                // Without its parent, the target has no mount.
                 Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
                 whole => driver.unpublish(id, &whole?),
             }
@@ -197,7 +197,7 @@ impl Node for Calls {
     }
 }
 
-/// A store does not say how many bytes it has: then the total is 0.
+/// The usage of a volume. The total is 0 for a store, which does not report its size.
 fn usage(size: Size) -> Vec<VolumeUsage> {
     let of = |unit: Unit, total: u64, free: u64| VolumeUsage {
         available: i64::try_from(free).unwrap_or(i64::MAX),

@@ -1,6 +1,6 @@
-//! The places where pods find a volume: bind mounts of its mount.
+//! Target paths of pods: bind mounts of a volume's mount.
 //!
-//! Invariant: only mounts of Forebay are taken away.
+//! Invariant: the driver unmounts only mounts of Forebay.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
@@ -9,13 +9,13 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_mount::{detach, top_mount};
 use rustix::mount::{MountFlags, mount_bind, mount_remount};
 
-/// Mounts on top of each other at one place that are taken away.
+/// Most stacked mounts at one path that the driver unmounts.
 const STACKED_MAX: usize = 32;
 
-/// Returns the whole path of a target, whose parent exists.
+/// Returns the path of a target with its parent resolved.
 ///
 /// # Errors
-/// Invalid for a path that is not absolute or leads up; NotFound without its parent.
+/// Invalid for a path that is not absolute, or has `..`; NotFound for a missing parent.
 pub(crate) fn whole(target: &str) -> Result<PathBuf> {
     let path = Path::new(target);
     let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
@@ -27,20 +27,20 @@ pub(crate) fn whole(target: &str) -> Result<PathBuf> {
     Ok(parent.join(name))
 }
 
-/// Says whether a mount of this device is on top at a target.
+/// Whether the topmost mount at a target is of this device.
 pub(crate) fn shows(target: &Path, device: &str) -> bool {
     top_mount(target).is_some_and(|line| line.device == device)
 }
 
-/// Says whether a mount of Forebay is on top at a target.
+/// Whether the topmost mount at a target is Forebay's.
 pub(crate) fn is_ours(target: &Path) -> bool {
     top_mount(target).is_some_and(|line| line.is_ours())
 }
 
-/// Makes the folder of a target, or finds it.
+/// Creates the folder of a target if it is missing.
 ///
 /// # Errors
-/// Conflict, when something else is mounted there, or it is no empty folder.
+/// Conflict when the target has another mount, or is not an empty folder.
 pub(crate) fn make(target: &Path) -> Result<()> {
     let conflict = |message: String| Error::new(ErrorKind::Conflict, message).with("target", target.display());
     if let Some(line) = top_mount(target) {
@@ -55,10 +55,11 @@ pub(crate) fn make(target: &Path) -> Result<()> {
     }
 }
 
-/// Shows a mount at a target, also on top of a dead one: then pods whose mounts follow the node's see it, too.
+/// Bind-mounts a volume's mount at a target, also on top of a dead mount. Pods with mount propagation see the new
+/// mount.
 ///
 /// # Errors
-/// What the system says; then nothing of it is left.
+/// Errors of the system. A failed call leaves no mount.
 pub(crate) fn bind(mount: &Path, target: &Path) -> Result<()> {
     let named = |e: rustix::io::Errno| Error::from(std::io::Error::from(e)).with("target", target.display());
     mount_bind(mount, target).map_err(named)?;
@@ -69,10 +70,10 @@ pub(crate) fn bind(mount: &Path, target: &Path) -> Result<()> {
     })
 }
 
-/// Takes all mounts of Forebay at a target away, and its folder.
+/// Unmounts all mounts of Forebay at a target, and removes its folder.
 ///
 /// # Errors
-/// Conflict, when something else is mounted there or lies in the folder; what the system says.
+/// Conflict when the target has another mount, or its folder is not empty; errors of the system.
 pub(crate) fn remove(target: &Path) -> Result<()> {
     clear(target)?;
     let named = |e: Error| e.with("target", target.display());
@@ -86,10 +87,10 @@ pub(crate) fn remove(target: &Path) -> Result<()> {
     }
 }
 
-/// Takes all mounts of Forebay at a folder away.
+/// Unmounts all mounts of Forebay at a folder.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system.
 pub(crate) fn clear(folder: &Path) -> Result<()> {
     for _ in 0..STACKED_MAX {
         if !is_ours(folder) {

@@ -1,13 +1,13 @@
 //! One volume on a node, from its first pod to its last: its folder, its mount, its keeper and its targets.
 //!
 //! ```text
-//! STATE/volumes/KEY/volume.json   what is mounted, and where        KEY/keeper   who serves it
-//!                  /mnt           the mount                         KEY/opens    which files are open
+//! STATE/volumes/KEY/volume.json   the record                        KEY/keeper   process id and lock of the keeper
+//!                  /mnt           the mount                         KEY/opens    the open files
 //! ```
 //!
-//! Invariants: a mount that has been served stays until its last pod goes, and a keeper that dies is followed by another,
-//! which takes the mount over; while that fails for longer than [`GIVE_UP`], the mount is ended, so that programs get
-//! ENOTCONN instead of waiting, and a new mount is tried.
+//! Invariants: a mount that a keeper has served stays until its last pod ends. When a keeper dies, the driver starts
+//! another, which takes the mount over. When that fails for longer than [`GIVE_UP`], the driver ends the mount, so that
+//! programs get ENOTCONN instead of waiting, and tries a new mount.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -24,27 +24,27 @@ use crate::places::Places;
 use crate::record::Record;
 use crate::{keeper, target};
 
-/// How long a mount waits for a keeper that can serve it.
+/// Time after which the driver ends a mount without a keeper.
 const GIVE_UP: Duration = Duration::from_secs(60);
-/// Pauses between tries to serve a mount: twice the one before, within these bounds.
+/// Bounds of the backoff between attempts to serve a mount; it doubles after each failure.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 const MOUNT: &str = "mnt";
-/// The note of open files, which is of one mount.
+/// The journal of open files, valid for one mount.
 const OPENS: &str = "opens";
 
-/// What the volumes of a node share.
+/// The state that all volumes of a node share.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) places: Places,
     /// The command line of `forebay`.
     pub(crate) command: Vec<String>,
     pub(crate) holding: Holding,
-    /// The folder of the volumes' folders.
+    /// The parent folder of the volumes' state folders.
     pub(crate) volumes: PathBuf,
 }
 
-/// A keeper that could not be started.
+/// Failed attempts to start a keeper.
 #[derive(Debug)]
 struct Failing {
     since: Instant,
@@ -61,7 +61,7 @@ pub(crate) struct Volume {
     mount: PathBuf,
     pub(crate) record: Record,
     device: Option<OwnedFd>,
-    /// How the system's list of mounts calls the device: `0:45`.
+    /// The device number in the kernel's list of mounts: `0:45`.
     line: String,
     child: Option<Child>,
     failing: Option<Failing>,
@@ -76,11 +76,11 @@ impl Volume {
     /// Mounts a volume without a target.
     ///
     /// # Errors
-    /// What its sources say, the node, or the system; then nothing of it is left.
+    /// Errors of the sources, of the node's rules, and of the system. A failed call leaves no mount.
     pub(crate) fn make(node: &Node, id: &str, content: Content) -> Result<Self> {
         let key = content.key(id);
         let mut volume = Self::of(node.volumes.join(&key), key, Record::new(id, content));
-        // What the node does not allow leaves no trace.
+        // A volume that the node does not allow gets no state folder.
         node.places.arguments(&volume.record.content)?;
         match volume.mount_anew(node) {
             Ok(()) => Ok(volume),
@@ -100,10 +100,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Finds what a driver left in a volume's folder; `None` where no pod uses it, and it is taken away.
+    /// Restores a volume from its state folder. Removes a volume without targets, and returns `None`.
     ///
     /// # Errors
-    /// What the holder or the system says.
+    /// Errors of the holder and of the system.
     pub(crate) fn restore(node: &Node, folder: &Path, key: &str) -> Result<Option<Self>> {
         let record = Record::read(folder).unwrap_or_else(|e| {
             tracing::warn!("a volume's record cannot be read, so its mount is taken away: {e}");
@@ -129,10 +129,10 @@ impl Volume {
         Ok(Some(volume))
     }
 
-    /// Shows the volume at a target.
+    /// Publishes the volume at a target.
     ///
     /// # Errors
-    /// Conflict, when something else is there; Unavailable while the mount is not served.
+    /// Conflict when the target has another mount or file; Unavailable while no keeper serves the mount.
     pub(crate) fn publish(&mut self, node: &Node, at: &Path) -> Result<()> {
         if !self.is_served() {
             self.serve(node).inspect_err(|e| self.note(e))?;
@@ -157,7 +157,7 @@ impl Volume {
         })
     }
 
-    /// Takes the volume away from a target.
+    /// Unpublishes the volume from a target.
     ///
     /// # Errors
     /// As [`target::remove`].
@@ -167,14 +167,14 @@ impl Volume {
         self.record.write(&self.folder)
     }
 
-    /// Takes away all that was made for the volume.
+    /// Ends the keeper, and removes the mount and the state folder.
     ///
     /// # Errors
-    /// What the system says; calling it again goes on.
+    /// Errors of the system. A repeated call continues the removal.
     pub(crate) fn remove(&mut self, node: &Node) -> Result<()> {
         target::clear(&self.mount)?;
         let ended = keeper::end(&self.folder, self.child.take());
-        // Without its device the mount is dead, also for programs that have files of it open.
+        // Without its device the mount is dead, also for programs with open files.
         self.device = None;
         node.holding.drop(&self.key)?;
         ended?;
@@ -192,7 +192,7 @@ impl Volume {
         }
     }
 
-    /// Says whether a keeper serves the mount.
+    /// Whether a keeper serves the mount.
     fn is_served(&mut self) -> bool {
         if self.child.as_mut().is_some_and(|child| child.try_wait().is_ok_and(|ended| ended.is_some())) {
             self.child = None;
@@ -200,7 +200,7 @@ impl Volume {
         self.device.as_ref().is_some_and(is_mounted) && keeper::lives(&self.folder)
     }
 
-    /// Says whether [`Volume::heal`] has something to do.
+    /// Whether [`Volume::heal`] is due.
     pub(crate) fn is_broken(&mut self) -> bool {
         let is_served = self.is_served();
         if is_served {
@@ -209,7 +209,7 @@ impl Volume {
         !is_served && self.failing.as_ref().is_none_or(|failing| failing.next <= Instant::now())
     }
 
-    /// Brings the volume back when its keeper or its mount died, or takes it away when no pod uses it any more.
+    /// Starts a keeper after the death of the last one, or mounts the volume again after the death of the mount.
     pub(crate) fn heal(&mut self, node: &Node) {
         match self.serve(node) {
             Ok(()) => {
@@ -245,7 +245,7 @@ impl Volume {
         if self.device.as_ref().is_some_and(is_mounted) { self.start(node, true) } else { self.mount_anew(node) }
     }
 
-    /// Makes a new mount, and shows it at the targets on top of the dead one.
+    /// Mounts the volume again, and bind-mounts it at the targets on top of the dead mount.
     fn mount_anew(&mut self, node: &Node) -> Result<()> {
         self.make_folder()?;
         target::clear(&self.mount)?;
@@ -267,7 +267,7 @@ impl Volume {
         self.record.targets.iter().try_for_each(|at| target::bind(&self.mount, at))
     }
 
-    /// Lets the mount die.
+    /// Closes the device here and in the holder, which ends the mount.
     fn let_go(&mut self, node: &Node) {
         self.device = None;
         if let Err(e) = node.holding.drop(&self.key) {
@@ -284,7 +284,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives the holder the device again, if it does not have it.
+    /// Passes the device to the holder if the holder lacks it.
     pub(crate) fn hold(&self, node: &Node, names: &[String]) {
         if let Some(device) = self.device.as_ref().filter(|_| !names.contains(&self.key))
             && let Err(e) = node.holding.put(&self.key, device.as_fd())
@@ -293,7 +293,7 @@ impl Volume {
         }
     }
 
-    /// Returns the volume's fault in words; empty if it has none.
+    /// Returns the message of the volume's fault; empty without one.
     pub(crate) fn condition(&mut self) -> String {
         let is_served = self.is_served();
         match &self.failing {
@@ -304,7 +304,7 @@ impl Volume {
     }
 }
 
-/// Writes an error on one line, as events of Kubernetes show it.
+/// Formats an error on one line, for an event of Kubernetes.
 pub(crate) fn told(e: &Error) -> String {
     e.to_string().lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }

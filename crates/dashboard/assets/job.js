@@ -75,7 +75,7 @@ function page(state, setSpan) {
 
 function charts(state, job, setSpan) {
   const to = Math.floor(job.at_ms / 1000);
-  // Until somebody chooses: as much as there is, in a span that fits it.
+  // Until the user chooses a span: the shortest span that shows the whole history.
   const first = state.series?.fine[0]?.at ?? to;
   const span = state.span ?? (to - first > 150 ? 600 : 120);
   const from = to - span;

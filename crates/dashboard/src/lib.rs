@@ -1,5 +1,5 @@
-//! What happens on a service, for people: the dispatcher's figures as JSON, an HTTP API, web pages, and one sentence that
-//! says what holds a job back.
+//! Shows people the state of a service: the dispatcher's figures as JSON, an HTTP API, web pages, and one sentence that
+//! names the bottleneck of a job.
 //!
 //! ```text
 //! model/    the JSON of jobs, workers and scale, made of the dispatcher's messages; pure
@@ -9,10 +9,10 @@
 //! assets/   the pages (ES modules, no build step), and the OpenAPI description of the API
 //! ```
 //!
-//! Invariants: each answer is made of what the dispatcher answers to a call with the caller's own token, so nobody sees
-//! more here than over gRPC; every request only reads; memory, connections, streams and history have bounds; the data
-//! plane never waits for any of it. Not here: `forebay top` and the commands (`cli`), and the start of the server in a
-//! dispatcher's process (`server`).
+//! Invariants: each answer is made from the dispatcher's answer to a call with the caller's own token, so a caller sees
+//! no more here than over gRPC; every request only reads; memory, connections, streams and history have bounds; the
+//! data plane never waits for the dashboard. Not here: `forebay top` and the commands (`cli`), and the start of the
+//! server in a dispatcher's process (`server`).
 
 mod feed;
 mod http;

@@ -167,7 +167,7 @@ impl<A> DispatcherCore<A> {
         self.outbox.rest()
     }
 
-    /// Returns what to send now, in order.
+    /// Returns the outputs to send now, in order.
     pub(crate) fn drain_outputs(&mut self) -> Vec<Output<A>> {
         std::mem::take(&mut self.outputs)
     }

@@ -24,6 +24,7 @@ use crate::options::Options;
 use crate::recovery::Recovery;
 use crate::service::Service;
 use crate::service::requests::{Bounded, Requests};
+use crate::service::traces::Traces;
 use crate::state::check_worker_type;
 use crate::store::{BlobStore, Committer, Etcd, EtcdUrl, Keys, LedgerStore, ServiceId};
 use crate::view::View;
@@ -38,6 +39,8 @@ pub struct Dispatcher {
     access: Arc<Access>,
     leadership: Arc<Leadership>,
     request_bytes_max: u64,
+    /// Shared by callers over the network and in this process.
+    traces: Arc<Traces>,
     run: Run,
 }
 
@@ -90,7 +93,10 @@ impl Dispatcher {
         };
         tracing::info!(%address, state = %dir.display(), "dispatcher");
         let request_bytes_max = options.request_bytes_max;
-        Ok((address, Self { listener, tls: options.tls, access, leadership, request_bytes_max, run }))
+        Ok((
+            address,
+            Self { listener, tls: options.tls, access, leadership, request_bytes_max, traces: Arc::default(), run },
+        ))
     }
 
     /// Returns a view of the dispatcher's figures, which is valid while it serves.
@@ -100,7 +106,7 @@ impl Dispatcher {
 
     /// Returns calls of this process to the dispatcher, which are answered while it serves.
     pub fn local_calls(&self) -> LocalCalls {
-        LocalCalls::new(Service::new(self.leadership.clone()), self.access.clone())
+        LocalCalls::new(Service::new(self.leadership.clone(), self.traces.clone()), self.access.clone())
     }
 
     /// Serves until `shutdown` is cancelled; then ends the sessions, writes the last batch, and returns. Dropping the
@@ -112,7 +118,7 @@ impl Dispatcher {
     pub async fn run(self, shutdown: CancellationToken) -> Result<()> {
         let requests = Arc::new(Requests::new(self.request_bytes_max));
         let most = usize::try_from(self.request_bytes_max).unwrap_or(usize::MAX);
-        let inner = forebay_proto::service(Service::new(self.leadership.clone()), most);
+        let inner = forebay_proto::service(Service::new(self.leadership.clone(), self.traces.clone()), most);
         let guarded = InterceptedService::new(Bounded { inner, requests }, Guard(self.access.clone()));
         let server = forebay_proto::server().add_service(guarded);
         let incoming = Incoming::new(self.listener, self.tls.as_ref(), None);

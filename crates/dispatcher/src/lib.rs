@@ -15,8 +15,7 @@
 //! - `service`: the gRPC service; `access`: tokens and roles; `tenant`: quotas; `jobs`, `indexing`: opening a job.
 //! - `store`: the ledger and the blobs; `gc`: garbage collection of blobs; `leader`: election and terms.
 //! - `dispatcher`, `options`, `view`: the component, its settings, its figures; `local_calls`: calls of its own
-//!   process; `measure`, `simulate`: for the
-//!   benchmark and the simulation.
+//!   process; `measure`, `simulate`: for the benchmark and the simulation.
 //!
 //! Why here: the only place that sees every worker and every consumer of a job. It never sees a sample.
 //! Invariants: SP-1 to SP-10 (see `state`); a lease is durable before any process is sent it; every queue is bounded.
@@ -72,7 +71,7 @@ pub use forebay_proto::TlsFiles;
 /// Reads a job's record as a starting dispatcher does. For the fuzzer only.
 ///
 /// # Errors
-/// Data when it is no record.
+/// Data when the bytes are no record.
 #[doc(hidden)]
 pub fn check_job_record(json: &[u8]) -> forebay_core::Result<()> {
     let record: records::JobRecord = serde_json::from_slice(json)

@@ -1,7 +1,7 @@
 //! Calls of this process to its own dispatcher, without a connection: for the dashboard in the dispatcher's process.
 //!
-//! A call takes the way of a call over the network: the same check of its token, the same quota of calls, the same
-//! service. So a caller learns the same here as there.
+//! A call passes the same check of its token, the same quota and the same service as a call over the network. So a
+//! caller gets the same answer either way.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::service::Service;
 pub enum LocalCaller<'a> {
     /// This process, which may see everything.
     Process,
-    /// Somebody with this token, or without one.
+    /// A caller with this token, or without one.
     Bearer(Option<&'a Token>),
 }
 
@@ -41,7 +41,7 @@ impl LocalCalls {
         self.access.asks()
     }
 
-    /// Lists the jobs that the caller may see; with a name, those of the name, in full.
+    /// Lists the jobs that the caller may see. With a name that is not empty, lists only jobs of that name, in full.
     ///
     /// # Errors
     /// PermissionDenied; Exhausted, if the tenant calls too often; Unavailable while this dispatcher does not lead.

@@ -76,7 +76,7 @@ pub(crate) fn check_quota(tenant: &str, what: &str, has: usize, may: Option<u32>
     }
 }
 
-/// Refuses so many more uses if they exceed a quota.
+/// Refuses `more` uses if they exceed a quota together with the present ones.
 ///
 /// # Errors
 /// Exhausted, with the quota and its value.

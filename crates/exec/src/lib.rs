@@ -98,6 +98,7 @@ pub use ops::scratch::Scratch;
 pub use panic::panicked;
 pub use profile::measure::{Now, compare, measure};
 pub use profile::op_meter::OpMeter;
+pub use profile::span_log::SpanLog;
 pub use skip::known_skips::KnownSkips;
 pub use skip::saved_skip::SavedSkip;
 pub use skip::skip_log::{Budget, SkippedSample};

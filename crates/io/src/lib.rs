@@ -1,7 +1,7 @@
 //! Stores, formats, indexes and sources: they read rows from files and stores.
 //!
 //! ```text
-//! Draft (what the user wrote)  --infer-->  Source (plain data)  --index-->  SourceIndex (files pinned, rows counted)
+//! Draft (as the user wrote it) --infer-->  Source (plain data)  --index-->  SourceIndex (files pinned, rows counted)
 //!                                                               --open--->  Reader (rows by place, or a block in order)
 //! ```
 //!

@@ -1,8 +1,9 @@
-//! How a caller who waits for a store is asked whether to go on.
+//! The check for cancellation while a thread waits for a store.
 
 use std::sync::Arc;
 
 use forebay_core::Result;
 
-/// Asked ten times a second by whoever waits for a store, on its own thread. An error ends what is waited for with that error (Ctrl-C).
+/// A thread that waits for a store calls this ten times a second. An error (Ctrl-C) ends the wait, and the waiting
+/// call returns that error.
 pub type Poll = Arc<dyn Fn() -> Result<()> + Send + Sync>;

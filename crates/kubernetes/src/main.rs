@@ -1,22 +1,23 @@
-//! `forebay-operator`: what Forebay does inside a Kubernetes cluster, one subcommand for each task.
+//! `forebay-operator` runs Forebay inside a Kubernetes cluster, with one subcommand for each task.
 //!
 //! ```text
-//! operate   caches that jobs name, and services                    scale   workers, as many as a dispatcher wants
-//! wait      an init container that waits for a cache               crd     prints the definitions
+//! operate   the controllers and the admission webhook      scale   sets the replicas that a dispatcher wants
+//! wait      an init container that waits for a cache       crd     prints the CustomResourceDefinitions
 //! ```
 //!
-//! Controllers of `operate` run side by side in one process behind one elected leader; each has a folder of its own.
-//! README.md says how a cache comes to be.
+//! `operate` runs all controllers in one process, and only in the elected leader. Each controller has its own folder.
+//! README.md shows the path from a watch event to a reconcile.
 
 mod api;
 mod caches;
 mod cluster;
 mod engines;
 mod operate;
-mod pods;
+
 mod scale;
 mod services;
 mod wait;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -61,11 +62,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs until the command ends, or a signal ends it.
+/// Runs the command until it ends, or until a signal arrives.
 async fn run(command: Command) -> Result<()> {
     let stop = stopped()?;
     let command = match command {
-        // The operator resigns first when it is told to stop.
+        // On SIGTERM the operator releases its Lease before it exits.
         Command::Operate(arguments) => return operate::run(arguments, stop).await,
         other => other,
     };
@@ -86,7 +87,7 @@ async fn run(command: Command) -> Result<()> {
     }
 }
 
-/// Returns what waits until this process is told to stop.
+/// Returns a future that completes on SIGTERM or SIGINT.
 fn stopped() -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

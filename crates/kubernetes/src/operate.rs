@@ -1,5 +1,4 @@
-//! `forebay-operator operate`: the controllers, side by side behind one elected leader, and the webhook on each
-//! replica.
+//! `forebay-operator operate`: the elected leader runs the controllers; every replica serves the admission webhook.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,13 +10,14 @@ use kube::{Client, Config};
 use crate::caches;
 use crate::cluster::events::Events;
 use crate::cluster::leader::Election;
-use crate::cluster::meter::METER;
-use crate::cluster::objects::Objects;
-use crate::pods::{Abilities, Admission, Names, Reached, Webhook, figures};
+use crate::cluster::metrics::METRICS;
+use crate::cluster::metrics_server;
+use crate::cluster::objects::ApiClient;
 use crate::services;
-use crate::services::parts::{BUDGETS, OLD_BUDGETS, Place};
+use crate::services::manifests::{BUDGETS, ClusterInfo, OLD_BUDGETS};
+use crate::webhook::{Admission, Capabilities, Names, Webhook, WebhookAddress};
 
-/// How long the API server may take to tell its version when the operator starts.
+/// Timeout for the API server's version when the operator starts.
 const VERSION_MAX: Duration = Duration::from_secs(10);
 
 /// The arguments of `forebay-operator operate`.
@@ -54,10 +54,11 @@ pub(crate) struct Arguments {
     lease: u64,
 }
 
-/// Operates until it is told to stop.
+/// Runs the operator until `stop` completes.
 ///
 /// # Errors
-/// Invalid when no cluster is known here; Unavailable when the election was lost, or the webhook cannot serve.
+/// Invalid without a kubeconfig or service account; Unavailable when this replica loses its Lease, or when the webhook
+/// cannot listen.
 pub(crate) async fn run(arguments: Arguments, stop: impl Future<Output = ()>) -> Result<()> {
     let mut stop = std::pin::pin!(stop);
     let config = Config::infer().await.map_err(|e| {
@@ -66,62 +67,66 @@ pub(crate) async fn run(arguments: Arguments, stop: impl Future<Output = ()>) ->
     })?;
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let client = Client::try_from(config).map_err(|e| Error::invalid(format!("no connection to Kubernetes: {e}")))?;
-    let objects = Objects { client: client.clone() };
-    let abilities = abilities(&client).await?;
+    let api = ApiClient { client: client.clone() };
+    let capabilities = capabilities(&client).await?;
     let identity = arguments.identity.clone().unwrap_or_else(own_name);
     if let Some(at) = arguments.metrics {
-        figures::start(at).await?;
+        metrics_server::start(at).await?;
     }
-    let webhook = webhook(&arguments, &objects, abilities, &namespace).await?;
-    let election =
-        Election { objects: objects.clone(), namespace, identity, time: Duration::from_secs(arguments.lease) };
+    let webhook = webhook(&arguments, &api, capabilities, &namespace).await?;
+    let election = Election { api: api.clone(), namespace, identity, duration: Duration::from_secs(arguments.lease) };
     tokio::select! {
-        () = election.win() => {}
-        () = webhook.keep(false) => {}
+        () = election.acquire() => {}
+        () = webhook.maintain(false) => {}
         () = &mut stop => return Ok(()),
     }
-    tracing::info!(identity = election.identity, gates = abilities.gates, "operating");
-    METER.leads();
+    tracing::info!(identity = election.identity, gates = capabilities.gates, "operating");
+    METRICS.leading();
     let events = |action| Events::new(client.clone(), &election.identity, action);
-    let budgets = if abilities.budgets { BUDGETS } else { OLD_BUDGETS };
-    let place = Place { budgets, operator: election.namespace.clone() };
+    let budgets = if capabilities.budgets { BUDGETS } else { OLD_BUDGETS };
+    let cluster = ClusterInfo { budgets, operator: election.namespace.clone() };
     tokio::select! {
-        lost = election.hold() => lost,
-        () = webhook.keep(true) => Ok(()),
-        () = caches::run(objects.clone(), events("Cache")) => Ok(()),
-        () = services::run(objects, events("Service"), place) => Ok(()),
+        lost = election.keep() => lost,
+        () = webhook.maintain(true) => Ok(()),
+        () = caches::run(api.clone(), events("Cache")) => Ok(()),
+        () = services::run(api, events("Service"), cluster) => Ok(()),
         () = stop => {
-            election.resign().await;
+            election.release().await;
             Ok(())
         }
     }
 }
 
-async fn webhook(arguments: &Arguments, objects: &Objects, abilities: Abilities, namespace: &str) -> Result<Webhook> {
-    let (reached, name) = match &arguments.url {
+async fn webhook(
+    arguments: &Arguments,
+    api: &ApiClient,
+    capabilities: Capabilities,
+    namespace: &str,
+) -> Result<Webhook> {
+    let (address, name) = match &arguments.url {
         Some(url) => {
             let uri: http::Uri = url.parse().map_err(|e| Error::invalid(format!("--url {url} is no URL: {e}")))?;
             let host = uri.host().ok_or_else(|| Error::invalid(format!("--url {url} names no host")))?;
-            (Reached::Url(url.trim_end_matches('/').to_owned()), host.to_owned())
+            (WebhookAddress::Url(url.trim_end_matches('/').to_owned()), host.to_owned())
         }
         None => {
             let name = arguments.service.clone();
             let host = format!("{name}.{namespace}.svc");
-            (Reached::Service { namespace: namespace.to_owned(), name }, host)
+            (WebhookAddress::Service { namespace: namespace.to_owned(), name }, host)
         }
     };
     let names = Names { namespace: namespace.to_owned(), names: vec![name] };
-    let admission = Admission { objects: objects.clone(), abilities, image: arguments.image.clone() };
-    Webhook::start(admission, arguments.listen, names, reached).await
+    let admission = Admission { api: api.clone(), capabilities, image: arguments.image.clone() };
+    Webhook::start(admission, arguments.listen, names, address).await
 }
 
-async fn abilities(client: &Client) -> Result<Abilities> {
+async fn capabilities(client: &Client) -> Result<Capabilities> {
     let silent = |why: String| Error::unavailable(format!("the API server does not tell its version: {why}"));
     let version = tokio::time::timeout(VERSION_MAX, client.apiserver_version()).await;
     let version = version.map_err(|_| silent("no answer".to_owned()))?;
     let version = version.map_err(|e| silent(forebay_proto::innermost(&e)))?;
     tracing::info!(version = version.git_version, "the API server answers");
-    Ok(Abilities::of(&version.major, &version.minor))
+    Ok(Capabilities::of(&version.major, &version.minor))
 }
 
 fn own_name() -> String {

@@ -1,7 +1,7 @@
-//! `forebay-operator wait`: the init container of a pod whose cluster has no scheduling gates.
+//! `forebay-operator wait`: the init container of a pod on a cluster without scheduling gates.
 //!
-//! The operator annotates a pod whose cache is ready, and the kubelet writes the pod's annotations into a file. So the
-//! pod needs no rights of its own.
+//! The operator annotates a pod when its cache is ready. The kubelet writes the pod's annotations into a file of a
+//! downwardAPI volume, so the pod needs no access to the API.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use forebay_core::{Error, Result};
 
 use crate::caches::uses::READY;
 
-/// How often the file is looked at. The kubelet writes it about once a minute.
-const LOOK: Duration = Duration::from_secs(1);
+/// Poll interval of the file. The kubelet writes it about once a minute.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The arguments of `forebay-operator wait`.
 #[derive(Debug, Args)]
@@ -25,15 +25,15 @@ pub(crate) struct Arguments {
     timeout: u64,
 }
 
-/// Waits.
+/// Waits until the cache is ready.
 ///
 /// # Errors
-/// Unavailable when the cache is not ready in time.
+/// Unavailable when the cache is not ready before the timeout.
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let ready = format!("{READY}=\"true\"");
     let waits = async {
-        while !std::fs::read_to_string(&arguments.file).is_ok_and(|told| told.lines().any(|line| line == ready)) {
-            tokio::time::sleep(LOOK).await;
+        while !std::fs::read_to_string(&arguments.file).is_ok_and(|text| text.lines().any(|line| line == ready)) {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     let late = || Error::unavailable(format!("the cache is not ready after {} s", arguments.timeout));

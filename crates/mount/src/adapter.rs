@@ -1,8 +1,8 @@
-//! Requests of the system (FUSE), answered by the tree and the reader. Nothing is decided here.
+//! Answers FUSE requests of the kernel with the tree and the reader, and makes no decisions of its own.
 //!
-//! Each request has a thread until it is answered. Invariants: a file that is open for reading only is all that is ever
-//! opened; an error that is the source's goes to the log, once for each open file. What the process before had open is
-//! opened again when a request names it. An inode that only that process knew is ESTALE: the system looks its path up.
+//! A request has a thread until it is answered. Invariants: programs open files for reading only. The log has an error
+//! of a source once for each open file. The adapter reopens an open file of the previous process at the first request
+//! for it. An inode that only the previous process knew is ESTALE, and the kernel looks its path up again.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -25,13 +25,13 @@ use crate::open::{Open, OpenTable, OpenedFile};
 use crate::reader::{AheadBudget, OpenFile, told};
 use crate::tree::{Listed, Names, Node, ROOT, Tree};
 
-/// Requests that the system makes ahead of their need, at once.
+/// Most background requests (read-ahead) of the kernel at the same time.
 const BACKGROUND_MAX: u16 = 64;
-/// What programs are told to read at once.
+/// Block size in `stat`: the read size that programs should use.
 const BLOCK_SIZE: u32 = 128 << 10;
 const GENERATION: Generation = Generation(0);
 
-/// A source of a mount, and what its remote files are read through.
+/// A source of a mount, and the page cache of its remote files.
 #[derive(Debug)]
 pub(crate) struct MountedSource {
     pub(crate) tree: FileTree,
@@ -58,9 +58,9 @@ pub(crate) struct Adapter {
     budget: Arc<AheadBudget>,
     clock: SystemClock,
     open: OpenTable,
-    /// Whose the entries of stores are.
+    /// Owner of entries of stores: user and group.
     owner: (u32, u32),
-    /// The time of folders that have none.
+    /// Time of folders without one.
     began: SystemTime,
 }
 
@@ -106,18 +106,18 @@ impl Adapter {
         Ok(self.tree.hold_again(node))
     }
 
-    /// Returns the node of what the process before had open, if it is the same content still.
+    /// Returns the node of an open file of the previous process, if its content is unchanged.
     fn find(&self, record: &OpenRecord) -> Result<Option<Node>, Errno> {
         let found = self.tree.find(record.source, &record.path, self.clock.now());
         Ok(found.map_err(|e| failed(&e, &record.path))?.filter(|node| node.ino == record.ino))
     }
 
-    /// Returns what is open by a number, by this process or by the one before.
+    /// Returns the open file or folder of a handle, of this process or of the previous one.
     fn opened(&self, fh: FileHandle) -> Result<Open, Errno> {
         if let Some(open) = self.open.get(fh.0) {
             return Ok(open);
         }
-        // Another thread may have opened it again meanwhile.
+        // Another thread may have reopened it meanwhile.
         let Some(record) = self.open.left_open(fh.0) else { return self.open.get(fh.0).ok_or(Errno::EBADF) };
         let Some(node) = self.find(&record)? else {
             tracing::warn!(path = %record.path.display(), "this file changed since it was opened; readers of it get EIO");
@@ -146,7 +146,7 @@ impl Adapter {
         let (Some(source), EntryKind::File(pinned)) = (self.tree.source(&node), &node.kind) else {
             return Err(Errno::EISDIR);
         };
-        // The system looks the name up again, and finds what is there now.
+        // After ESTALE the kernel looks the name up again, and finds the current file.
         if node.is_stale() {
             return Err(Errno::ESTALE);
         }
@@ -172,7 +172,7 @@ impl Adapter {
     }
 
     fn folder(&self, fh: FileHandle, offset: u64) -> Result<(Arc<Node>, Listed), Errno> {
-        // The process before may have listed the folder in another order, so the program lists it anew.
+        // The previous process may have listed the folder in another order, so an offset is invalid.
         if offset > 0 && self.open.left_open(fh.0).is_some() {
             return Err(Errno::EIO);
         }
@@ -188,12 +188,12 @@ fn time_of(nanos: i64) -> SystemTime {
     if nanos < 0 { SystemTime::UNIX_EPOCH - since } else { SystemTime::UNIX_EPOCH + since }
 }
 
-/// Says whether another content is at the place of a file, or none.
+/// Whether an error says that a file was replaced or deleted.
 fn is_changed(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Data | ErrorKind::NotFound)
 }
 
-/// Returns the system's number of an error of a source, and tells the log what the number does not say.
+/// Returns the errno of an error of a source, and logs the error.
 fn failed(e: &Error, path: &Path) -> Errno {
     let number = match e.kind() {
         ErrorKind::NotFound => return Errno::ENOENT,
@@ -217,12 +217,12 @@ impl Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let wanted = [
             InitFlags::FUSE_PARALLEL_DIROPS,
-            // Always, not as the system guesses: who lists a folder of samples looks at each.
+            // Always, without the kernel's heuristic: a program that lists a folder of samples reads all attributes.
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_ASYNC_DIO,
         ];
-        // A system that lacks one does without.
+        // A kernel without one of these ignores it.
         wanted.into_iter().for_each(|flag| _ = config.add_capabilities(flag));
         let _ = config.set_max_background(BACKGROUND_MAX);
         Ok(())
@@ -269,7 +269,7 @@ impl Filesystem for Adapter {
             return reply.error(Errno::EROFS);
         }
         match self.open_file(ino) {
-            // A number names one content, so what the system kept of it is right.
+            // An inode has one content, so the kernel's cached pages stay valid.
             Ok(handle) => reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
             Err(number) => reply.error(number),
         }
@@ -381,7 +381,7 @@ impl Filesystem for Adapter {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        // What stores hold in all nobody knows: they have no number of blocks.
+        // Stores report no size, so only local sources have blocks.
         let known: Vec<(u64, u64)> = self.tree.sources().filter_map(|source| source.tree.space()).collect();
         let block = u64::from(BLOCK_SIZE);
         let all = known.iter().map(|(all, _)| all / block).sum();
@@ -389,5 +389,5 @@ impl Filesystem for Adapter {
     }
 }
 
-/// The root is never forgotten.
+/// FUSE has the same number for the root.
 const _: () = assert!(ROOT == INodeNo::ROOT.0);

@@ -1,10 +1,10 @@
-//! Mounts whose device outlives the process that serves them.
+//! FUSE devices that outlive the process that serves them.
 //!
-//! One process mounts a device ([`mount_device`]) and keeps it open; another gets a copy and serves it ([`Device`]). If the
-//! second dies, the mount stays, and what programs ask for waits until a third process takes over. Invariants: the system
-//! greets a device once, so a process that takes over gets a greeting that this module wrote; a request that a dead process
-//! had read is either given to the next one (Linux 6.9 and later) or fails with ECONNABORTED, and is never left without an
-//! answer.
+//! One process mounts a device ([`mount_device`]) and keeps it open; another gets a copy of the descriptor and serves
+//! it ([`Device`]). If the serving process dies, the mount stays, and requests of programs wait until a third process
+//! takes over. Invariants: the kernel sends FUSE_INIT once for each device, so this module writes that request for a
+//! process that takes over. A request that a dead process had read is resent to the next process (Linux 6.9 and later),
+//! or fails with ECONNABORTED; no request stays without an answer.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -20,28 +20,27 @@ use rustix::mount::{MountFlags, mount};
 use crate::adapter::Adapter;
 use crate::serve::DEVICE;
 
-/// From this version on the system gives requests without an answer to the next process on request.
+/// First version of Linux that resends unanswered requests to the next process.
 const RESENDING_SINCE: (u32, u32) = (6, 9);
-/// The request for that: a message of 16 bytes without a request's number (`FUSE_NOTIFY_RESEND`).
+/// The notification that triggers it (`FUSE_NOTIFY_RESEND`): 16 bytes without a request id.
 const RESEND: [u8; 16] = [16, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-/// Makes a device of its own for the same mount (`FUSE_DEV_IOC_CLONE`).
+/// The ioctl that clones a device for the same mount (`FUSE_DEV_IOC_CLONE`).
 const CLONE: u32 = 0x8004_e500;
-/// The name of the system's first request (`FUSE_INIT`), and the version of the protocol that it names.
+/// Opcode of the kernel's first request (`FUSE_INIT`), and the protocol version in it.
 const GREETING: u32 = 26;
 const VERSION: [u32; 2] = [7, 31];
-/// Length of that request's head, and of all of it.
+/// Lengths of that request's header, and of the whole request.
 const HEAD_BYTES: usize = 40;
 const GREETING_BYTES: usize = 104;
 
-/// A mounted device that this process serves for another, which keeps it open.
+/// A mounted device that this process serves, and that another process keeps open.
 #[derive(Debug)]
 pub struct Device {
     /// The device.
     pub fd: OwnedFd,
     /// Whether a process has served it before.
     pub is_taken_over: bool,
-    /// The folder where the files that are open are noted for the next process (`opens`), and which process serves
-    /// (`keeper`).
+    /// The folder with the journal of open files (`opens`), and with the lock of the serving process (`keeper`).
     pub folder: PathBuf,
 }
 
@@ -77,17 +76,17 @@ pub fn mount_device(folder: &Path, name: &str) -> Result<OwnedFd> {
     Ok(device)
 }
 
-/// Says whether the mount of a device is there: the system ends it when it is unmounted everywhere, or was aborted.
+/// Whether the mount of a device exists. The kernel ends it when it is unmounted everywhere, or was aborted.
 pub fn is_mounted(device: &impl AsFd) -> bool {
     let mut looked = [PollFd::new(device, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut looked, Some(&at_once)).is_ok() && !looked[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL)
 }
 
-/// Makes the session of a device, from its greeting on, or from where another process left it.
+/// Creates the session of a device: of a new device, or of one that another process has served.
 pub(crate) fn session(adapter: Adapter, device: &Device, mut config: Config) -> io::Result<Session<Adapter>> {
     let resends = resends();
-    // Requests that are read through a device of this process end with it; others stay for the next process.
+    // Requests read through a cloned device end with this process; requests of the shared device stay for the next one.
     config.clone_fd = !resends;
     let own = device.fd.try_clone()?;
     let session = if device.is_taken_over {
@@ -101,7 +100,8 @@ pub(crate) fn session(adapter: Adapter, device: &Device, mut config: Config) -> 
         Session::from_fd(adapter, own.try_clone()?, config.acl, config)?
     };
     let serving = if resends { own } else { clone(&own)? };
-    // SAFETY: the session owns this number and nothing reads it before it runs; it owns the device behind it from now on.
+    // SAFETY: the session owns this descriptor, and no thread reads it before the session runs. After dup3 it owns the
+    // device.
     match unsafe { libc::dup3(serving.as_raw_fd(), session.as_fd().as_raw_fd(), libc::O_CLOEXEC) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(session),
@@ -112,7 +112,7 @@ fn resends() -> bool {
     version(&rustix::system::uname().release().to_string_lossy()) >= Some(RESENDING_SINCE)
 }
 
-/// Reads `6.18.44-generic`.
+/// Parses major and minor of a release, as `6.18.44-generic`.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
@@ -121,14 +121,14 @@ fn version(release: &str) -> Option<(u32, u32)> {
 fn clone(device: &OwnedFd) -> io::Result<OwnedFd> {
     let own: OwnedFd = OpenOptions::new().read(true).write(true).open(DEVICE)?.into();
     let mut of = device.as_raw_fd();
-    // SAFETY: the call reads one number, which lives longer.
+    // SAFETY: the call reads one integer, which outlives it.
     match unsafe { libc::ioctl(own.as_raw_fd(), CLONE as _, &mut of) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(own),
     }
 }
 
-/// The system's first request, as it was answered by the process before.
+/// FUSE_INIT, which the previous process has answered already.
 fn greeting() -> [u8; GREETING_BYTES] {
     let mut bytes = [0; GREETING_BYTES];
     let mut put = |at: usize, number: u32| bytes[at..at + 4].copy_from_slice(&number.to_ne_bytes());

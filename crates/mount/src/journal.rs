@@ -1,9 +1,8 @@
-//! The open files of a mount, noted in a file, so that a process which takes the mount over can serve them.
+//! A journal of a mount's open files, so that a process that takes the mount over can serve them.
 //!
-//! A record is written when a file or folder is opened and when it is closed. What is written stays when the process is
-//! killed. Invariants: numbers of open files are never used twice, not by the next process either; a record that is cut
-//! short is the last, and is left out. Bound: the file is written anew when it has [`CLOSED_MAX`] records more than four
-//! times those of open files.
+//! The mount appends a record at each open and each close; SIGKILL loses no complete record. Invariants: no file handle
+//! is used twice, also not by the next process. A truncated record can only be the last one, and is ignored. Bound: the
+//! journal is rewritten when it has more than [`CLOSED_MAX`] records plus four for each open file.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -14,36 +13,36 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The first line of the file: its format.
+/// First line of the journal: its format.
 const HEAD: &[u8] = b"forebay opens 1\n";
-/// Records of closed files that are kept in any case.
+/// Records that never cause a rewrite.
 const CLOSED_MAX: usize = 65_536;
-/// A record without its path: kind, number, inode, source, length of the path.
+/// Length of a record without its path: kind, handle, inode, source, length of the path.
 const RECORD_BYTES: usize = 1 + 8 + 8 + 4 + 4;
 const NO_SOURCE: u32 = u32::MAX;
 
 const FILE: u8 = b'F';
 const FOLDER: u8 = b'D';
 const CLOSED: u8 = b'C';
-/// The highest number so far.
+/// Highest handle so far.
 const LAST: u8 = b'L';
 
-/// What was opened.
+/// An open file or folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenRecord {
     pub(crate) ino: u64,
-    /// The source's number; `None` for the folder above several.
+    /// Index of the source; `None` for the root of several sources.
     pub(crate) source: Option<usize>,
     pub(crate) is_folder: bool,
     pub(crate) path: PathBuf,
 }
 
-/// What a process left behind.
+/// The open files of the previous process.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
-    /// The files and folders that it had open, by their numbers.
+    /// Its open files and folders, by handle.
     pub(crate) open: HashMap<u64, OpenRecord>,
-    /// The highest number that it used.
+    /// Its highest handle.
     pub(crate) last: u64,
 }
 
@@ -63,7 +62,7 @@ struct Inner {
 }
 
 impl Journal {
-    /// Opens the file, and reads what the process before left in it.
+    /// Opens the journal, and reads the records of the previous process.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, Left)> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
@@ -107,7 +106,7 @@ impl Journal {
     }
 }
 
-/// Puts a new file in the place of the old one.
+/// Replaces the journal atomically.
 fn write_anew(path: &Path, now: &Left) -> io::Result<File> {
     let part = path.with_extension("part");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
@@ -136,7 +135,7 @@ fn bytes_of(kind: u8, number: u64, ino: u64, source: u32, path: &[u8]) -> Vec<u8
     bytes
 }
 
-/// Reads a file; what another format or a broken record hides was not left.
+/// Parses a journal. A journal of another format counts as empty, and the records after a broken one are ignored.
 fn read(bytes: &[u8]) -> Left {
     let mut left = Left::default();
     let Some(mut rest) = bytes.strip_prefix(HEAD) else { return left };

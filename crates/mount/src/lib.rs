@@ -3,18 +3,18 @@
 //! | module | |
 //! |---|---|
 //! | `tree` | names, attributes and inode numbers, from the lists of sources |
-//! | `reader` | ranges of an open file to bytes, with read-ahead |
-//! | `adapter` | requests of the system (FUSE) to the two above |
-//! | `open` | the files and folders that are open |
-//! | `journal` | a note of these for a process that takes the mount over |
-//! | `device` | mounts whose device outlives the process that serves them |
-//! | `point` | the folder of a mount: whether it is free, and dead mounts |
+//! | `reader` | reads ranges of an open file, with read-ahead |
+//! | `adapter` | answers FUSE requests with the two modules above |
+//! | `open` | the table of open files and folders |
+//! | `journal` | records the open files for a process that takes the mount over |
+//! | `device` | FUSE devices that outlive the process that serves them |
+//! | `point` | the mount point: checks it, and removes dead mounts |
 //! | `serve` | a mount from its start to its end: [`Mounted`] |
 //!
-//! Remote files are read through the page cache of their machine, as pipelines read them, so a pipeline and a mount share
-//! pages. Invariants: an inode number names one content of one file, so no two contents meet in the system's page cache;
-//! a read gives bytes of the content that was opened, or fails with EIO and a line in the log; only a dead mount of
-//! Forebay is ever unmounted. The bounds: [`THREADS`], [`OPEN_FILES_MAX`], [`FOLDER_NAMES_MAX`], [`LISTED_NAMES_MAX`],
+//! A mount reads remote files through Forebay's page cache of the machine, so pipelines and mounts share pages.
+//! Invariants: an inode number belongs to one content of one file, so the kernel's page cache never mixes two contents.
+//! A read returns bytes of the content that was opened, or fails with EIO and a line in the log. Forebay unmounts only
+//! dead mounts of its own. Bounds: [`THREADS`], [`OPEN_FILES_MAX`], [`FOLDER_NAMES_MAX`], [`LISTED_NAMES_MAX`],
 //! [`AHEAD_BYTES_MAX`].
 
 mod adapter;

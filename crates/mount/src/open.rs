@@ -1,7 +1,7 @@
-//! The files and folders of a mount that are open, by the numbers that the system has for them.
+//! The table of a mount's open files and folders, by file handle.
 //!
-//! Where another process may take the mount over, they are noted in a [`Journal`]; a process that took one over knows from
-//! it what the process before had open, and opens that when it is used. Bound: [`OPEN_FILES_MAX`].
+//! If another process may take the mount over, the table also records them in a [`Journal`]. The next process reads
+//! there which files the previous process had open, and opens each at its first use. Bound: [`OPEN_FILES_MAX`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,23 +11,23 @@ use crate::journal::{Journal, Left, OpenRecord};
 use crate::reader::OpenFile;
 use crate::tree::{Listed, Node};
 
-/// The most files and folders that are open at once.
+/// Most open files and folders.
 pub const OPEN_FILES_MAX: usize = 65_536;
 
-/// What is open.
+/// An open file or folder.
 #[derive(Debug, Clone)]
 pub(crate) enum Open {
     File(Arc<OpenedFile>),
-    /// A folder, as it was listed when it was opened.
+    /// A folder, with its list at the time of the open.
     Folder(Arc<Node>, Listed),
 }
 
-/// A file that is open.
+/// An open file.
 #[derive(Debug)]
 pub(crate) struct OpenedFile {
     pub(crate) node: Arc<Node>,
     pub(crate) file: OpenFile,
-    /// The log has said that reading it fails.
+    /// A failed read of this file is in the log.
     pub(crate) was_told: AtomicBool,
 }
 
@@ -47,12 +47,12 @@ pub(crate) struct OpenTable {
     all: RwLock<HashMap<u64, Open>>,
     last: AtomicU64,
     journal: Option<Journal>,
-    /// The files and folders that the process before had open, and that no program has used since.
+    /// Open files and folders of the previous process that no program has used since.
     left: Mutex<HashMap<u64, OpenRecord>>,
 }
 
 impl OpenTable {
-    /// Makes a table that notes what is open, and knows what the process before left.
+    /// Creates a table with a journal, and with the open files of the previous process.
     pub(crate) fn noted(journal: Journal, left: Left) -> Self {
         let last = AtomicU64::new(left.last);
         Self { all: RwLock::default(), last, journal: Some(journal), left: Mutex::new(left.open) }
@@ -62,7 +62,7 @@ impl OpenTable {
         self.all.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
     }
 
-    /// Adds an open file; `None` where there are too many, which the log says.
+    /// Adds an open file; `None`, and a line in the log, if the table is full.
     pub(crate) fn add(&self, open: Open) -> Option<u64> {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= OPEN_FILES_MAX {
@@ -81,7 +81,7 @@ impl OpenTable {
 
     pub(crate) fn remove(&self, number: u64) {
         let closed = self.all.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
-        // Blocks are dropped here, without the lock.
+        // The file's blocks are dropped after the lock is released.
         drop(closed);
         if let Some(journal) = &self.journal {
             self.left().remove(&number);
@@ -93,21 +93,21 @@ impl OpenTable {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the file or folder that the process before had open by this number, if no program has used it since.
+    /// Returns the previous process's open file of this handle, if no program has used it since.
     pub(crate) fn left_open(&self, number: u64) -> Option<OpenRecord> {
         self.left().get(&number).cloned()
     }
 
-    /// Returns the files of this inode that the process before had open.
+    /// Returns an open file of the previous process with this inode.
     pub(crate) fn left_inode(&self, ino: u64) -> Option<OpenRecord> {
         self.left().values().find(|record| record.ino == ino).cloned()
     }
 
-    /// Opens again what the process before had open by this number; returns what is open by it.
+    /// Adds a reopened file of the previous process under its handle; returns the open file of this handle.
     pub(crate) fn restore(&self, number: u64, open: Open) -> Open {
         let mut left = self.left();
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        // A program that closed it meanwhile has removed it from the list.
+        // A program may have closed the file meanwhile.
         if left.remove(&number).is_some() {
             all.insert(number, open.clone());
         }

@@ -1,6 +1,6 @@
-//! The folder of a mount: whether it is free, and what is mounted there.
+//! Mount points: whether a folder is free, and which mount it has.
 //!
-//! Invariants: only a mount of Forebay whose process has ended is unmounted; no folder is waited for longer than
+//! Invariants: Forebay unmounts only its own mounts whose process has ended. It waits for a folder at most
 //! [`ANSWER_MAX`].
 
 use std::os::unix::ffi::OsStringExt;
@@ -12,37 +12,37 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result};
 use rustix::mount::{UnmountFlags, unmount};
 
-/// How the system calls mounts of Forebay.
+/// File system type of Forebay's mounts.
 const KIND: &str = "fuse.forebay";
-/// How long a mount may take to say that it lives.
+/// Timeout for an answer of a mount.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Mounts on top of each other at one folder that are looked through.
+/// Most stacked dead mounts at one folder that are unmounted.
 const STACKED_MAX: usize = 16;
 
-/// A mount of the system.
+/// A line of the kernel's list of mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountLine {
-    /// Its device: `0:45`.
+    /// Device number: `0:45`.
     pub device: String,
-    /// Its file system: `ext4`.
+    /// File system type: `ext4`.
     pub kind: String,
-    /// What is mounted, as it was named then.
+    /// Source of the mount, as its creator named it.
     pub source: String,
 }
 
 impl MountLine {
-    /// Says whether it is a mount of Forebay.
+    /// Whether it is a mount of Forebay.
     pub fn is_ours(&self) -> bool {
         self.kind == KIND
     }
 }
 
-/// Returns the mount on top at a folder, which is named by its whole path; `None` where nothing is mounted.
+/// Returns the topmost mount at a folder, given with symbolic links resolved; `None` without a mount.
 pub fn top_mount(folder: &Path) -> Option<MountLine> {
     top(&std::fs::read("/proc/self/mountinfo").ok()?, folder)
 }
 
-/// Reads the system's list of mounts, in which the last of a folder is on top.
+/// Parses the kernel's list of mounts, in which the last line of a folder is the topmost mount.
 fn top(mounts: &[u8], folder: &Path) -> Option<MountLine> {
     let lines = mounts.split(|byte| *byte == b'\n').rev();
     lines
@@ -61,7 +61,7 @@ fn top(mounts: &[u8], folder: &Path) -> Option<MountLine> {
         .next()
 }
 
-/// Replaces `\040` and the like.
+/// Decodes octal escapes such as `\040`.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut at = 0;
@@ -74,7 +74,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Says whether a folder answers.
+/// The answer of a folder to `stat`.
 enum Answer {
     Folder,
     /// Its process has ended.
@@ -83,7 +83,7 @@ enum Answer {
     Failed(std::io::Error),
 }
 
-/// Looks at a folder, from a thread that may wait for ever if the process of a mount was stopped.
+/// Calls `stat` on a folder in a thread, which may block for ever if the process of a mount was stopped.
 fn ask(folder: &Path) -> Answer {
     let (send, receive) = channel();
     let path = folder.to_owned();
@@ -102,11 +102,10 @@ fn ask(folder: &Path) -> Answer {
     }
 }
 
-/// Returns the whole path of a folder that is free for a mount: it is there, and empty, and no mount. A dead mount of
-/// Forebay there is taken away.
+/// Checks that a folder exists, is empty and has no mount; unmounts dead mounts of Forebay. Returns its resolved path.
 ///
 /// # Errors
-/// NotFound; Conflict for a folder that is not empty, or a mount that lives or is not Forebay's; what the system says.
+/// NotFound; Conflict for a folder that is not empty, or that has a live or foreign mount; errors of the system.
 pub(crate) fn free(folder: &Path) -> Result<PathBuf> {
     let named = |e: Error| e.with("folder", folder.display());
     let whole = whole(folder).map_err(named)?;
@@ -142,7 +141,7 @@ pub(crate) fn free(folder: &Path) -> Result<PathBuf> {
     Err(Error::new(ErrorKind::Conflict, message).with("folder", whole.display()))
 }
 
-/// Returns the path without links. The last name is not looked at where a dead mount lies.
+/// Resolves symbolic links in a path. At a dead mount, it resolves the parent only.
 fn whole(folder: &Path) -> Result<PathBuf> {
     match std::fs::canonicalize(folder) {
         Ok(whole) => Ok(whole),
@@ -179,14 +178,14 @@ fn empty(folder: &Path) -> Result<()> {
     }
 }
 
-/// Takes the mount on top of a folder away. Files of it that are open stay so.
+/// Unmounts the topmost mount of a folder lazily: its open files stay open.
 ///
 /// # Errors
-/// PermissionDenied; what the system says, also where nothing is mounted.
+/// PermissionDenied; errors of the system, also for a folder without a mount.
 pub fn detach(folder: &Path) -> Result<()> {
     match unmount(folder, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
-        // Users have a helper for that.
+        // Users other than root unmount by the helper fusermount.
         Err(rustix::io::Errno::PERM) => by_helper(folder),
         Err(e) => Err(std::io::Error::from(e).into()),
     }
@@ -205,7 +204,7 @@ fn by_helper(folder: &Path) -> Result<()> {
         .hint("unmount it as root: umount -l"))
 }
 
-/// Lets the system read further ahead in a mount than its 128 KiB. It needs root, and is not needed.
+/// Raises the kernel's read-ahead of a mount above its default of 128 KiB. This needs root; a failure is harmless.
 pub(crate) fn read_further_ahead(line: &MountLine, kilobytes: u64) {
     let setting = format!("/sys/class/bdi/{}/read_ahead_kb", line.device);
     if let Err(e) = std::fs::write(&setting, kilobytes.to_string()) {
@@ -213,7 +212,7 @@ pub(crate) fn read_further_ahead(line: &MountLine, kilobytes: u64) {
     }
 }
 
-/// Says whether a folder lies in another, or is it.
+/// Whether `folder` is `other`, or is below it.
 pub(crate) fn is_within(folder: &Path, other: &Path) -> bool {
     std::fs::canonicalize(other).is_ok_and(|other| folder.starts_with(other))
 }

@@ -1,6 +1,7 @@
 //! A mount from its start to its end.
 //!
-//! Bounds: [`THREADS`] requests are answered at once; a mount that ends waits at most [`CLOSE_MAX`] for files that are open.
+//! Bounds: a mount runs [`THREADS`] requests at the same time, and waits at its end at most [`CLOSE_MAX`] for open
+//! files.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -23,53 +24,53 @@ use crate::open::OpenTable;
 use crate::point;
 use crate::tree::{NamedSource, Tree};
 
-/// Requests that are answered at once. Each waits for its source in a thread of its own.
+/// Threads of a mount: requests that run at the same time, each in its own thread.
 pub const THREADS: usize = 16;
-/// How long a mount that ends waits for files that are open.
+/// Time that an ending mount waits for open files.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 const CLOSE_STEP: Duration = Duration::from_millis(10);
-/// The file of a [`Device`]'s folder that lists what is open.
+/// Name of the journal of open files in a [`Device`]'s folder.
 const OPENS: &str = "opens";
-/// The file of a [`Device`]'s folder that says who serves.
+/// Name of the file in a [`Device`]'s folder that the serving process locks; it has its process id.
 pub const KEEPER: &str = "keeper";
-/// How far the system reads ahead in a file.
+/// Read-ahead of the kernel in a file.
 const SYSTEM_AHEAD_KB: u64 = 1024;
 pub(crate) const DEVICE: &str = "/dev/fuse";
 
-/// What is mounted where, and how.
+/// Options of a mount.
 #[derive(Debug)]
 pub struct MountOptions {
-    /// The sources, as [`NamedSource::parse`] gives them.
+    /// The sources, from [`NamedSource::parse`].
     pub sources: Vec<NamedSource>,
-    /// The folder of the mount: it is there, and empty.
+    /// The mount point: an existing, empty folder.
     pub folder: PathBuf,
-    /// How long names and attributes of remote files are believed.
+    /// Time for which names and attributes of remote files are cached.
     pub refresh: Duration,
-    /// Whether other users than this process's may read; root lets them in any case.
+    /// Whether other users may read; a mount by root allows them always.
     pub allow_other: bool,
-    /// Where the bytes of remote files are kept.
+    /// The page cache of remote files.
     pub cache: Option<Arc<Cache>>,
-    /// The device, which another process has mounted at the folder and keeps; `None`: this process mounts.
+    /// A device that another process has mounted at the folder and keeps open; `None` if this process mounts.
     pub device: Option<Device>,
 }
 
-/// A mount that lives. Dropping it leaves a dead mount: call [`Mounted::end`].
+/// A running mount. Dropping it leaves a dead mount: call [`Mounted::end`].
 #[derive(Debug)]
 pub struct Mounted {
     session: BackgroundSession,
     folder: PathBuf,
     device: Option<String>,
     cache: Option<Arc<Cache>>,
-    /// Says that this process serves a device of another; the system lets go of it when this process ends.
+    /// The lock of a process that serves another's device; the kernel releases it when the process ends.
     lock: Option<File>,
 }
 
 impl Mounted {
-    /// Mounts sources at a folder. A dead mount of Forebay there is taken away first.
+    /// Mounts sources at a folder, after it has unmounted a dead mount of Forebay there.
     ///
     /// # Errors
-    /// NotFound for a source, a folder or a system without FUSE; Conflict for a folder that is in use; PermissionDenied;
-    /// what a source says.
+    /// NotFound for a missing source, a missing folder or a system without FUSE; Conflict for a folder in use;
+    /// PermissionDenied; errors of a source.
     pub fn start(options: MountOptions) -> Result<Self> {
         let lock = options.device.as_ref().map(|device| serve_alone(&device.folder)).transpose()?;
         let folder = match &lock {
@@ -111,21 +112,22 @@ impl Mounted {
         Ok(Self { session, folder, device: line.map(|line| line.device), cache: options.cache, lock })
     }
 
-    /// Returns the folder, by its whole path.
+    /// Returns the mount point, with symbolic links resolved.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Says whether it was unmounted.
+    /// Whether the mount was unmounted.
     pub fn has_ended(&self) -> bool {
         self.session.guard.is_finished()
     }
 
-    /// Unmounts it, and waits at most 10 seconds for files that are open. Returns whether all were closed; others fail from
-    /// now on. Pages that are not written yet are written. A device of another process stays mounted, for the next one.
+    /// Unmounts, waits at most 10 seconds for open files, and writes pages that are not written yet. Returns whether
+    /// all files were closed; reads of open files fail afterwards. A device of another process stays mounted, for the
+    /// next process.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn end(self) -> Result<bool> {
         let is_ours = || self.device.is_some() && point::top_mount(&self.folder).map(|line| line.device) == self.device;
         if self.lock.is_some() && is_ours() {
@@ -142,9 +144,9 @@ impl Mounted {
             std::thread::sleep(CLOSE_STEP);
         }
         let is_closed = self.has_ended();
-        // Dropped, it would unmount by name, and the folder may be another mount's by now.
+        // Its destructor would unmount by path, and the folder may have another mount by now.
         std::mem::forget(self.session);
-        // Writes the pages that wait.
+        // The destructor writes the remaining pages.
         drop(self.cache);
         if was_left {
             return Err(Error::internal("the threads of the mount ended, and it was mounted still"));
@@ -153,10 +155,10 @@ impl Mounted {
     }
 }
 
-/// Notes that this process serves the mount of a folder.
+/// Locks a folder for this process, which serves its mount.
 ///
 /// # Errors
-/// Conflict, when another process does.
+/// Conflict when another process serves the mount.
 fn serve_alone(folder: &Path) -> Result<File> {
     let path = folder.join(KEEPER);
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
@@ -175,7 +177,7 @@ fn config(sources: &str, allow_other: bool) -> Config {
         MountOption::DefaultPermissions,
         MountOption::NoAtime,
         MountOption::FSName(sources.replace(',', "%2C")),
-        // By this name a later process knows it as Forebay's.
+        // By this subtype a later process recognizes mounts of Forebay.
         MountOption::CUSTOM("subtype=forebay".to_owned()),
     ];
     let is_root = rustix::process::geteuid().is_root();
@@ -185,7 +187,7 @@ fn config(sources: &str, allow_other: bool) -> Config {
     config
 }
 
-/// Says what to do where there is no FUSE.
+/// Checks that this process can open the FUSE device.
 fn check_device() -> Result<()> {
     match std::fs::OpenOptions::new().read(true).write(true).open(DEVICE) {
         Ok(_) => Ok(()),
@@ -201,7 +203,7 @@ fn check_device() -> Result<()> {
 fn unmountable(e: &io::Error) -> Error {
     let text = e.to_string();
     let denied = e.kind() == io::ErrorKind::PermissionDenied || text.contains("EPERM") || text.contains("fusermount");
-    // Without the helper that users have, only root mounts.
+    // Without the helper fusermount, only root may mount.
     if denied || (e.kind() == io::ErrorKind::NotFound && !rustix::process::geteuid().is_root()) {
         return Error::new(ErrorKind::PermissionDenied, format!("not allowed to mount: {text}")).hint(
             "mount as root, or install fuse3, whose fusermount3 lets users mount; in a container: --cap-add SYS_ADMIN",

@@ -34,7 +34,7 @@ fn rows(plan: &EpochPlan, epoch: u64, consumer: u32) -> Vec<u64> {
     all
 }
 
-/// An op that makes so many rows of each row.
+/// An op that makes `count` rows of each row.
 fn several(count: u32) -> Op {
     let function = serde_json::json!({"blob": "f", "name": "f", "batched": false, "with_rng": false, "timeout_s": 1.0});
     let function = serde_json::from_value(function).expect("a function");
@@ -61,7 +61,7 @@ proptest! {
         prop_assert!(all.into_iter().eq(0..n));
     }
 
-    /// Rows that are made of rows, a known number of each, are places as rows are: order ops choose among them.
+    /// Rows that an op makes, a known number of each row, have places like other rows: order ops choose among them.
     #[test]
     fn order_ops_choose_among_the_rows_that_are_made_of_rows(
         n in 0u64..40, consumers in 1u32..4, chosen in prop::collection::vec((0u64..5, 1u64..20), 0..6),

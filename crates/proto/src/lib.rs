@@ -22,6 +22,7 @@ pub use generated::dispatcher_client::DispatcherClient;
 pub use generated::dispatcher_server::{Dispatcher, DispatcherServer};
 pub use generated::*;
 pub use messages::chunk_head::{ChunkHead, Lent, LentColumn, Payload, TrailingColumn};
+pub use messages::chunk_spans::{spans_from_bytes, spans_to_bytes};
 pub use messages::key::JobKey;
 pub use messages::sample_stream_key::SampleStreamKey;
 pub use messages::secret::WorkerSecret;

@@ -33,7 +33,7 @@ impl Announcement {
     /// Reads an announcement.
     ///
     /// # Errors
-    /// Data when it is none.
+    /// Data when the line is no announcement.
     pub fn parse(line: &str) -> Result<Self> {
         serde_json::from_str(line).map_err(|_| Error::data(format!("not an announcement: {:?}", line.trim_end())))
     }

@@ -216,7 +216,7 @@ fn shrank(folder: &Path, removed: u64, quota: u64) -> Error {
 /// Reads a number of bytes: `4GiB`, `500 MB`, `1.5G` (as GiB), `1048576`.
 ///
 /// # Errors
-/// Invalid when it is none.
+/// Invalid when the text is no size.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     let text = text.trim();
     let wrong = || {

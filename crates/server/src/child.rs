@@ -27,8 +27,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How often a waiting caller's `poll` is called.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Variables for services elsewhere, which children do not inherit: services on this machine's loopback interface have
-/// no security, no other address and a state of their own, and get their policy as arguments.
+/// Variables for services on other machines. Children do not inherit them: a service on the loopback interface has no
+/// TLS, no other address and a state of its own, and gets its policy as arguments.
 const ELSEWHERE: [&str; 19] = [
     "FOREBAY_TLS_CA",
     "FOREBAY_TLS_CERT",
@@ -66,7 +66,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts `command`, with variables that hold its credentials for a service elsewhere; `what` is its name in
+    /// Starts `command`, with variables that hold its credentials for a remote service; `what` is its name in
     /// messages ("worker 1").
     pub(crate) fn start(what: String, command: &[String], shown: &[(&str, OsString)]) -> Result<Self> {
         let (program, arguments) = command.split_first().ok_or_else(|| Error::internal("no command to start"))?;

@@ -1,7 +1,7 @@
 //! The dashboard: in a dispatcher's process, beside an `up`, or by itself.
 //!
 //! It has a runtime of its own with one thread, so that the threads that serve workers and consumers never wait for a
-//! page. In a dispatcher's process it asks without a connection; otherwise it is a client like others.
+//! page. In a dispatcher's process it calls the dispatcher without a connection; otherwise it is a client like others.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl RunningDashboard {
     /// which it samples the history.
     ///
     /// # Errors
-    /// Conflict when the port is taken; Invalid when it cannot be opened; those of starting a thread.
+    /// Conflict when the port is taken; Invalid when it cannot be opened; errors of starting a thread.
     pub fn of_service(options: HttpOptions, service: Remote) -> Result<Self> {
         Self::start(options, Arc::new(RemoteCalls::new(service)))
     }
@@ -124,7 +124,7 @@ impl Calls for OwnDispatcher {
     }
 
     fn as_seen(&self, caller: &Caller) -> Caller {
-        // Without tokens everybody sees the same.
+        // Without tokens all callers see the same, so they share answers.
         if self.0.needs_token() { caller.clone() } else { Caller::Own }
     }
 }

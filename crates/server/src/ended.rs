@@ -30,7 +30,7 @@ impl Up {
     /// process started (with `local`, also a consumer's local worker) is enough.
     ///
     /// # Errors
-    /// As [`Up::check`]; those of the request to the dispatcher.
+    /// As [`Up::check`]; errors of the request to the dispatcher.
     pub fn check_workers(&self, service: &Service, local: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         self.check()?;
         if self.starts_others() {

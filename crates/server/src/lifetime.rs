@@ -36,7 +36,7 @@ impl Signals {
 /// within a runtime.
 ///
 /// # Errors
-/// Those of the system.
+/// Errors of the system.
 pub(crate) fn stop_on_signal() -> Result<CancellationToken> {
     let stop = CancellationToken::new();
     let (mut signals, token) = (Signals::new()?, stop.clone());
@@ -60,7 +60,7 @@ impl StopSignal {
     /// Installs the handlers.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub fn new() -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let signals = {

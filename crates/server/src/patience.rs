@@ -31,7 +31,7 @@ pub(crate) enum Verdict {
 }
 
 impl Patience {
-    /// Decides after a time with so many of the started workers ready.
+    /// Decides after a time; `ready` of the `started` workers are ready.
     pub(crate) fn verdict(self, waited: Duration, ready: usize, started: usize) -> Verdict {
         match ready {
             _ if ready >= started => Verdict::All,
@@ -43,7 +43,7 @@ impl Patience {
     }
 }
 
-/// Returns the load average of the last minute, and the cores, as a text; `None` where the system does not tell.
+/// Returns the load average of the last minute, and the cores, as a text; `None` if the system does not report them.
 pub(crate) fn load() -> Option<String> {
     let averages = std::fs::read_to_string("/proc/loadavg").ok()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(250);
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long a worker may take to leave: longer than it waits for its consumers.
 const LEAVE_MAX: Duration = Duration::from_secs(15);
-/// A worker that has run for so long counts as able to run.
+/// A worker that has run for this long counts as able to run.
 const LIVES: Duration = Duration::from_secs(10);
 
 /// Reconciles until the fleet is closed, or gone.
@@ -99,7 +99,7 @@ fn reconcile(fleet: &mut Fleet, reconciler: &mut Reconciler, clock: &SystemClock
     }
 }
 
-/// Counts the workers, removes those that have ended, and adds the unexpected ends to `failures`.
+/// Counts the workers, removes the workers that have ended, and adds the unexpected ends to `failures`.
 fn look(fleet: &mut Fleet, reconciler: &mut Reconciler, now: Ticks, failures: &mut Vec<Error>) -> WorkerCounts {
     let mut seen = WorkerCounts::default();
     fleet.workers.retain_mut(|place| {

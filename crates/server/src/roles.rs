@@ -123,7 +123,7 @@ pub struct WorkerConfig {
 /// Runs a dispatcher until a signal ends it.
 ///
 /// # Errors
-/// Conflict when a port or the state folder is in use; those of the disk.
+/// Conflict when a port or the state folder is in use; errors of the disk.
 pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
     allow_files()?;
     keep_private();

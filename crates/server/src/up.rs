@@ -107,7 +107,7 @@ pub struct Up {
     is_auto: bool,
     /// Whether a worker that dies is restarted.
     respawns: bool,
-    /// What the user should know about the start.
+    /// A warning about the start, for the user.
     notice: Option<String>,
 }
 
@@ -224,7 +224,7 @@ impl Up {
         self.fleet().dispatcher.pid()
     }
 
-    /// Returns what the user should know about the start: some workers were not registered when it ended.
+    /// Returns a warning about the start, for the user, if some workers were not registered when it ended.
     pub fn notice(&self) -> Option<&str> {
         self.notice.as_deref()
     }

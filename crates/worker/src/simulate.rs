@@ -161,7 +161,7 @@ impl Task {
 
     /// Puts a chunk at its index, on which this many row ops have run.
     pub fn put(&self, index: u64, chunk: Chunk, ops_on_worker: u32, computing: Computing) {
-        let produced = ProducedChunk { chunk, ops_on_worker, shared: false };
+        let produced = ProducedChunk { chunk, ops_on_worker, shared: false, spans: None };
         single_flight::publish(&self.split, self.run, index, produced, computing.0);
     }
 
@@ -219,7 +219,7 @@ impl ChunkStream {
     pub fn next(&mut self, take: bool) -> Result<Option<Option<Sent>>> {
         let outcome = self.0.try_read(take);
         Ok(match self.0.advance(outcome)? {
-            NextAction::Send(index, ProducedChunk { chunk, ops_on_worker, shared }) => {
+            NextAction::Send(index, ProducedChunk { chunk, ops_on_worker, shared, .. }) => {
                 Some(Some(Sent { index, chunk, ops_on_worker, shared }))
             }
             NextAction::Wait => Some(None),

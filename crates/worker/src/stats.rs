@@ -1,6 +1,6 @@
 //! Counters of one worker: the contents of its splits now, and the totals computed and sent since its start.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::Notify;
 
@@ -39,4 +39,28 @@ pub(crate) struct WorkerStats {
     pub(crate) ops: OpMetrics,
     /// Notified when bytes or slots become free.
     pub(crate) freed: Notify,
+    /// Streams of consumers that record a trace.
+    traced: AtomicUsize,
+}
+
+/// A stream of a consumer that records a trace.
+pub(crate) struct TracedStream<'a>(&'a WorkerStats);
+
+impl WorkerStats {
+    /// Has spans logged until the returned value is dropped.
+    pub(crate) fn trace(&self) -> TracedStream<'_> {
+        self.traced.fetch_add(1, Relaxed);
+        TracedStream(self)
+    }
+
+    /// Returns whether a consumer records a trace.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.traced.load(Relaxed) > 0
+    }
+}
+
+impl Drop for TracedStream<'_> {
+    fn drop(&mut self) {
+        self.0.traced.fetch_sub(1, Relaxed);
+    }
 }

@@ -22,7 +22,7 @@ _ROWS_MAX = 2**20
 
 
 class AccessOps(OrderOps):
-    """Reads samples by their index, and divides a dataset in two. Only the samples that are asked for are read."""
+    """Reads samples by their index, and divides a dataset in two. Only the samples of the call are read."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class AccessOps(OrderOps):
     def __getitem__(self, key: Any) -> Any:
         """`ds[i]` is sample (or batch) `i` of epoch 0 as `iter()` gives it; `ds[a:b]` a dataset of some of them.
 
-        Of sources with an index only what is asked for is read. `ds[a:b]` is `ds.skip(a).take(b - a)`, so it follows
+        Of a source with an index, only these samples are read. `ds[a:b]` is `ds.skip(a).take(b - a)`, so it follows
         the seed and the epoch that it is iterated with.
 
         Raises:
@@ -87,10 +87,10 @@ class AccessOps(OrderOps):
             raise InvalidPipelineError(f"{op}: {error.message}", {"hint": hint}) from error
 
     def select_rows(self, rows: Iterable[int], *, keep_position: bool = False, name: str | None = None) -> Dataset:
-        """Keeps these samples, in this order, by their places; one may come more than once.
+        """Keeps the samples at these places, in this order. A place may be given more than once.
 
-        Only they are read. It is for subsets and samplers of datasets whose samples are counted, of up to 2**20 rows,
-        for they travel with the pipeline.
+        Only these samples are read. The op is for subsets and samplers of datasets whose samples are counted. It takes
+        at most 2**20 places, because the places travel with the pipeline.
 
         Args:
             rows: Places from 0, from the end if negative: integers or an array of them.
@@ -118,16 +118,16 @@ class AccessOps(OrderOps):
     def split(self, share: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
         """Returns two datasets: one with this share of the samples, one with the rest.
 
-        They are disjoint and complete, and the same for ever: in each epoch, whatever the seed of the iteration, before
-        or behind `shuffle`, filters and maps, on every machine. So a sample of the test part is never trained on. Each
-        has the order of the samples, and is counted where they are. The source has to be one whose rows are counted;
-        rows that are added at its end leave those before in their part, but for the last 64.
+        Each sample is in one of the two parts, and never changes its part: in each epoch, on every machine, with any
+        seed of the iteration, before or after `shuffle`, filters and maps. So no training reads a test sample.
+        Each part keeps the order of the samples, and is counted if the samples are. The source must be one whose rows
+        are counted. If rows are added at its end, all rows before them keep their part, except the last 64.
 
         To keep samples of one key together, as of a patient, filter by `fb.col("patient").hash_mod(100) < 90`.
 
         Args:
             share: Of the first part, more than 0 and less than 1. It has this share of the samples, rounded down.
-            seed: Another one gives other parts.
+            seed: Another seed gives other parts.
 
         >>> import forebay as fb
         >>> train, test = fb.range(10).split(0.8, seed=1)
@@ -179,7 +179,7 @@ def _places(rows: Iterable[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _place(row: Any) -> Any:
-    """Returns a place as it is. A truth value is none: a mask would choose the first two samples again and again."""
+    """Returns a place as it is. It refuses a truth value: a mask would choose the first two samples again and again."""
     if isinstance(row, (bool, np.bool_)):
         hint = "of a mask, numpy.flatnonzero(mask) returns the places"
         raise InvalidPipelineError("select_rows: a row is a whole number, not a truth value", {"hint": hint})

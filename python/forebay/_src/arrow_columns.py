@@ -54,7 +54,7 @@ def _hint(given: Any) -> str:
 
 
 def columns_of(table: Any, op: str) -> tuple[dict[str, Any], list[str]]:
-    """Returns the columns of a table, and those that are bytes although no value says so.
+    """Returns the columns of a table, and the names of columns of bytes in which no value shows that type.
 
     Columns of a struct are named `outer.inner`.
     """

@@ -9,6 +9,7 @@ from forebay._src import arguments
 from forebay._src.arguments import Paths
 from forebay._src.dataset import Dataset
 from forebay._src.schema import to_fields
+from forebay._src.site import warn
 from forebay._src.sources import _files
 from forebay._src.usage import COMPRESSION, CREDENTIALS, explained
 from forebay.errors import InvalidPipelineError
@@ -90,7 +91,7 @@ def from_csv(
         if isinstance(header, (list, tuple))
         else arguments.flag(header, op, "header", hint)
     )
-    return _files(
+    dataset = _files(
         op,
         source="csv",
         paths=arguments.paths(paths, op),
@@ -102,6 +103,19 @@ def from_csv(
         fields=None if schema is None else to_fields(op, schema),
         columns=arguments.columns(columns, op, "columns"),
     )
+    if delimiter is None and header is True:
+        _warn_of_another_delimiter(list(dataset.schema))
+    return dataset
+
+
+def _warn_of_another_delimiter(names: list[str]) -> None:
+    """Warns where the only column's name has a usual delimiter in it: then each row would be one text."""
+    if len(names) == 1 and (found := next((letter for letter in ";\t|" if letter in names[0]), None)):
+        warn(
+            f"from_csv: the only column is named {names[0]!r}; if the files are delimited by {found!r}, write "
+            f"delimiter={found!r}",
+            UserWarning,
+        )
 
 
 def _letter(value: str | None, op: str, name: str) -> str | None:

@@ -8,7 +8,9 @@ from typing import Any
 from forebay import _native
 from forebay._src import arguments
 from forebay._src.arguments import Even
+from forebay._src.fact_ops import uncounted
 from forebay._src.iterator import DatasetIterator
+from forebay._src.lengths import length_of
 from forebay._src.quarantine import DeadLetters
 from forebay._src.ranks import warn_of_equal_batches
 from forebay._src.service import Service, resolve
@@ -55,6 +57,27 @@ class Distributed:
     def iter(self) -> DatasetIterator:
         """Starts reading. One process at a time reads as a consumer."""
         return DatasetIterator(ServiceIteration(self._pipeline, resolve(self._service, "distribute"), self))
+
+    def __len__(self) -> int:
+        """Returns the number of batches (or samples) of all epochs for this consumer.
+
+        Raises:
+            TypeError: It is not known before they are computed, or when all files are read; or there is no end.
+        """
+        if (source := uncounted(self._pipeline)) is not None:
+            raise TypeError(f"this job has no length: the files of {source} are not counted")
+        return length_of(
+            self._pipeline,
+            self.consumers,
+            even=self.even,
+            coordinated=self.coordinated,
+            on_error=self._tolerance.on_error,
+            epochs=self.epochs,
+        )
+
+    def __bool__(self) -> bool:
+        """Is true, whether the length is known or not."""
+        return True
 
     def __iter__(self) -> DatasetIterator:
         """As `iter`."""
@@ -113,6 +136,10 @@ class ServiceIteration:
     def consumers(self) -> tuple[int, int]:
         """This consumer's index, and the number of consumers."""
         return self.job.consumers
+
+    def length(self) -> int:
+        """Returns the number of batches (or samples) of all epochs."""
+        return len(self.job)
 
     def why(self, waits: Waits, stats: Mapping[str, Any]) -> str:
         """Asks the dispatcher, which knows the waits of all consumers and the ops of all workers."""

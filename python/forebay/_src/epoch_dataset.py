@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from forebay._src import arguments, ranks
 from forebay._src.arguments import Even
+from forebay._src.lengths import length_of
 from forebay._src.site import warn
 from forebay._src.torch_epochs import Epochs, Here, There
+from forebay._src.waits import Totals
 from forebay.errors import ClosedError, InvalidPipelineError
 
 if TYPE_CHECKING:
@@ -107,21 +109,13 @@ class EpochDataset:
         """
         if self._length is None:
             options = self._options
-            even, _ = arguments.dealt_and_ended(options.get("even"))
-            coordinated = arguments.flag(options.get("coordinated", False), self._op, "coordinated")
-            index, count = self._consumers
-            share = self._source._pipeline.share
-            found = share(index, count, even, coordinated)
-            if self._even == "pad" and found is not None:
-                # The first consumer has as many as any other.
-                found = share(0, count, even, coordinated)
-            if options.get("on_error", "raise") != "raise":
-                raise TypeError("this dataset has no length: samples that fail are left out")
-            if found is None:
-                raise TypeError("this dataset has no length: how much there is shows when it is computed")
-            if found < 0:
-                raise TypeError("this dataset has no length: an epoch of it never ends")
-            self._length = found
+            self._length = length_of(
+                self._source._pipeline,
+                self._consumers,
+                even=options.get("even"),
+                coordinated=arguments.flag(options.get("coordinated", False), self._op, "coordinated"),
+                on_error=options.get("on_error", "raise"),
+            )
         return self._length
 
     def stats(self) -> dict[str, Any]:
@@ -129,6 +123,11 @@ class EpochDataset:
         batches = None if self._current is None else self._current._batches
         stats: dict[str, Any] = {} if batches is None else batches.stats()
         return stats
+
+    def _totals(self) -> Totals:
+        """Returns the sums of the last iteration in this process, for callbacks."""
+        batches = None if self._current is None else self._current._batches
+        return Totals() if batches is None else batches._totals()
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position of the iteration: numbers and strings, a few hundred bytes.

@@ -112,7 +112,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
             "and fb.where(cond, yes, no) instead of if"
         )
 
-    # `==` returns an expression, so equal expressions cannot be found by hash.
+    # `==` returns an expression, so a hash cannot find equal expressions.
     __hash__ = None  # type: ignore[assignment]
     # NumPy's scalars and arrays then leave an operator to this class, and do not treat it as an object.
     __array_ufunc__ = None
@@ -120,15 +120,25 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
     def __iter__(self) -> NoReturn:
         raise TypeError("an expression cannot be iterated: it describes a column of the pipeline, not its values")
 
-    def __getitem__(self, key: object) -> NoReturn:
+    def __getitem__(self, key: builtins.str) -> Expr:
+        """Returns the field of a struct: sources name it `struct.field`.
+
+        >>> import forebay as fb
+        >>> fb.col("meta")["lang"]
+        col('meta.lang')
+        """
+        first = self._parts[0]
+        if len(self._parts) == 1 and first["expr"] == "col" and isinstance(key, builtins.str):
+            return col(f"{first['name']}.{key}")
         raise TypeError(
-            "an expression has no [...]: write .list.get(0) or .list.slice(0, 8) of a list, .str.slice(0, 8) of a text"
+            'an expression has no [...], except col("struct")["field"]: write .list.get(0) or .list.slice(0, 8) of a '
+            "list, .str.slice(0, 8) of a text"
         )
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: builtins.str) -> NoReturn:
-            """Called for names that the class has not; says what to write here."""
+            """Python calls this for a name that the class lacks. The error says what to write instead."""
             raise habits.missing("an expression", name, habits.EXPRESSIONS, habits.public_names(self, name))
 
     def fill_null(self, value: ExprLike) -> Expr:

@@ -1,4 +1,4 @@
-"""What the arguments of expressions may be: each check returns the plain value that travels with a pipeline."""
+"""Checks of the arguments of expressions: each check returns the plain value that travels with a pipeline."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Functions of texts and lists in expressions: `fb.col("name").str.lower()`, `fb.col("ids").list.slice(0, 512)`.
 
-They are grouped as in pandas and polars. Places in texts are characters, as Python's; a missing value stays missing.
+They are grouped as in pandas and polars. Places in texts count characters, as in Python; a missing value stays missing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Functions:
 
 
 class TextFunctions(_Functions):
-    """Functions of strings. Those of bytes come after `.cast(str)`.
+    """Functions of strings. Bytes need `.cast(str)` first.
 
     >>> import forebay as fb
     >>> ds = fb.from_dict({"name": [" Ada Lovelace ", "Alan Turing"]})
@@ -81,8 +81,8 @@ class TextFunctions(_Functions):
     def match(self, pattern: str) -> Expr:
         """Whether the pattern matches at the beginning, as Python's `re.match`.
 
-        Patterns are those of Rust's `regex` crate, which takes linear time whatever the text: as Python's, but without
-        look-around and back-references. `^` and `$` are the ends of the text.
+        Patterns are those of Rust's `regex` crate, which takes linear time on any text. They are written as in Python,
+        but have no look-around and no back-references. `^` and `$` are the ends of the text.
         """
         return self._text("match", (pattern,), {"pattern": _word("match", "pattern", pattern), "from_start": True})
 
@@ -99,7 +99,8 @@ class TextFunctions(_Functions):
     def split(self, separator: str, index: int | None = None) -> Expr:
         """Its parts between separators, a list of strings, as Python's `text.split(separator)`.
 
-        With `index`, one part alone (from the end if negative); missing where there are fewer.
+        With `index`, only the part at this index, which counts from the end if negative. It is missing if the text has
+        fewer parts.
 
         >>> import forebay as fb
         >>> ds = fb.from_dict({"tags": ["cat,pet", "dog"]}).with_column("tags", fb.col("tags").str.split(","))
@@ -112,9 +113,9 @@ class TextFunctions(_Functions):
         return self._text("split", (separator, index), {**part, "index": _place("split", "index", index)})
 
     def to_int(self, base: int = 10) -> Expr:
-        """The whole number that it writes in a base, as int64; as Python's `int(text, base)`, without underscores.
+        """The whole number that the text spells in a base, as int64: Python's `int(text, base)`, without underscores.
 
-        A text that writes none is an error of its sample.
+        A text that spells no number is an error of its sample.
 
         >>> import forebay as fb
         >>> ds = fb.from_dict({"id": ["ff", "0x10"]}).with_column("id", fb.col("id").str.to_int(16))
@@ -124,7 +125,7 @@ class TextFunctions(_Functions):
         return self._text("to_int", (base,), {"base": _place("to_int", "base", base)})
 
     def to_float(self) -> Expr:
-        """The number that it writes, as float64: `cast("float64")`."""
+        """The number that the text spells, as float64: `cast("float64")`."""
         return self._of.cast("float64")
 
     def _text(self, name: str, args: tuple[Any, ...], call: dict[str, Any]) -> Expr:
@@ -135,7 +136,7 @@ class TextFunctions(_Functions):
 class ListFunctions(_Functions):
     """Functions of lists and arrays: columns like `int32[?]`, `float32[8]` or `string[?]`.
 
-    Of lists of strings there are `get slice len contains join`.
+    Lists of strings have `get slice len contains join`.
 
     >>> import forebay as fb, numpy as np
     >>> ds = fb.from_dict({"x": [np.array([1, 2, 3]), np.array([4])]})

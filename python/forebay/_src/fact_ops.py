@@ -6,6 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from forebay import _native
 from forebay._src import arguments, quality
 from forebay._src.base import Base
 from forebay._src.quality import ShuffleQuality
@@ -25,6 +26,11 @@ def _uncounted(source: dict[str, Any]) -> str | None:
     parts = (_uncounted(part["graph"]["source"]) for part in source.get("parts", []))
     kind = str(source["source"])
     return kind if kind in _UNCOUNTED else next((found for found in parts if found is not None), None)
+
+
+def uncounted(pipeline: _native.Pipeline) -> str | None:
+    """Returns the kind of source of a pipeline, if its samples are counted only by reading all files."""
+    return _uncounted(json.loads(pipeline.to_json())["source"])
 
 
 class FactOps(Base):
@@ -58,7 +64,7 @@ class FactOps(Base):
         3
         """
         # `list(dataset)` and progress bars call this first, and must not read the files twice.
-        source = _uncounted(json.loads(self._pipeline.to_json())["source"])
+        source = uncounted(self._pipeline)
         if source is not None:
             raise TypeError(f"this dataset has no length: the files of {source} are not counted; `cardinality` does it")
         try:

@@ -18,9 +18,9 @@ from forebay.errors import ClosedError
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
 
-#: How many samples (or batches) are looked at, of how many rows of the source.
+#: The most samples (or batches), and the most rows of the source that are read for them.
 SAMPLES_MAX, ROWS_MAX = 64, 1 << 16
-#: The bytes and the seconds at which looking stops.
+#: The bytes and the seconds after which no more samples are computed.
 BYTES_MAX, SECONDS_MAX = 64 << 20, 5.0
 
 
@@ -39,7 +39,7 @@ def first(
     Args:
         dataset: The dataset.
         most: The most samples.
-        rows: The rows of the source that they are looked for in; `None` is all.
+        rows: The most rows of the source that are read for them; `None` is all.
         seed: As for `iter`.
         epoch: As for `iter`.
         seconds: When to stop.
@@ -50,7 +50,7 @@ def first(
     options: dict[str, Any] = {"seed": seed, "epoch": epoch, "order": "off", "threads": 1, "consumers": (0, 1)}
     cut = dataset if rows is None else beginning(dataset, rows)
     with warnings.catch_warnings():
-        # The rule on functions that are not deterministic says it.
+        # The rule on functions that are not deterministic reports this error.
         warnings.simplefilter("ignore", NonDeterministicWarning)
         samples = cut.iter(**options, on_error="skip", error_budget=1.0)
         with ended(samples, seconds), contextlib.suppress(ClosedError):
@@ -66,7 +66,7 @@ def first(
 
 @contextlib.contextmanager
 def ended(samples: DatasetIterator, seconds: float) -> Iterator[None]:
-    """Closes an iterator at the end, or after so many seconds."""
+    """Closes an iterator at the end, or after this number of seconds."""
     timer = threading.Timer(seconds, samples.close)
     timer.daemon = True
     timer.start()
@@ -111,5 +111,5 @@ def same(one: Any, other: Any) -> bool:
         return False
     try:
         return bool(one == other) or bool(one != one and other != other)
-    except Exception:  # Objects of users may refuse any comparison: then nothing is claimed.
+    except Exception:  # Objects of users may refuse any comparison. Then they count as the same.
         return True

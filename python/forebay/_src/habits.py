@@ -1,4 +1,4 @@
-"""Names of ops in other libraries, and what to write here instead: what an `AttributeError` says."""
+"""Names of ops in other libraries, and the code to write here instead. An `AttributeError` shows this code."""
 
 from __future__ import annotations
 
@@ -214,12 +214,12 @@ READERS: Mapping[str, str] = {
 
 
 def public_names(owner: object, asked: str) -> list[str]:
-    """Returns the names that an object has for users; none if a name was asked for that is not for users."""
+    """Returns the names that an object has for users; none if the name that was asked for is not for users."""
     return [] if asked.startswith("_") else [name for name in dir(type(owner)) if not name.startswith("_")]
 
 
 def missing(owner: str, name: str, known: Mapping[str, str], names: list[str]) -> AttributeError:
-    """Returns the error for a name that is not there, with what to write instead or the nearest name.
+    """Returns the error for a name that does not exist, with the code to write instead or the nearest name.
 
     >>> missing("Dataset", "padded_batch", METHODS, [])
     AttributeError('Dataset has no padded_batch; write batch(n, pad=0): pad= is padding_values, pad_to= padded_shapes')

@@ -1,4 +1,4 @@
-"""How fast training could be if data cost nothing: a step on batches as they come, and on batches that are kept."""
+"""The speed of training if data cost nothing: a step runs on batches as they come, and on batches that are kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ clock: Callable[[], float] = time.perf_counter
 
 @dataclass(frozen=True)
 class Headspace:
-    """How fast training is, and how fast it could be.
+    """The speed of training, and its speed if data cost nothing.
 
     Attributes:
         with_data_s: Seconds for a batch while the pipeline computes batches.
@@ -42,7 +42,7 @@ class Headspace:
 
     @property
     def factor(self) -> float:
-        """How many times as fast training would be if data cost nothing; near 1.0 there is nothing to gain."""
+        """How many times as fast training would be if data cost nothing. Near 1.0, faster data gain nothing."""
         return self.with_data_s / self.replayed_s if self.replayed_s > 0 else 1.0
 
     def __str__(self) -> str:

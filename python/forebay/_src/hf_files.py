@@ -1,7 +1,7 @@
-"""Finds the Arrow files behind a data set of Hugging Face, and which of their rows and columns it has.
+"""Finds the Arrow files of a data set of Hugging Face, and the rows and columns that it takes from them.
 
-A `datasets.Dataset` is a table over memory-mapped files, the changes that were made to that table since ("replays"),
-and a list of row numbers. Where the changes only choose and rename, the files are read as they are.
+A `datasets.Dataset` is a table over memory-mapped files, a list of later changes to that table ("replays"), and a list
+of row numbers. If the changes only choose and rename, the files are read as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from forebay.errors import InvalidPipelineError
 
 #: The most rows that `select_rows` takes.
 _ROWS_MAX = 2**20
-#: Changes of a table that change no value.
+#: Changes of a table that leave all values as they are.
 _NOTHING = ("combine_chunks", "replace_schema_metadata")
 #: The features whose values are encoded bytes, and a path.
 _MEDIA = ("Image", "Audio", "Video")
@@ -25,16 +25,16 @@ _MEDIA = ("Image", "Audio", "Video")
 
 @dataclass
 class Files:
-    """Files, and what a data set has of them."""
+    """Files, and the rows and columns that a data set takes from them."""
 
     paths: list[str]
     #: The columns in the files; fields of structs have dotted names.
     columns: list[str]
-    #: Those in which a value is missing.
+    #: The columns in which a value is missing.
     nullable: list[str]
     #: Other names in the data set.
     renamed: dict[str, str]
-    #: The rows, or a slice of them, if not all in their order.
+    #: The rows, or a slice of them; `None` if all rows come in their order.
     rows: np.ndarray[Any, Any] | slice | None
 
 
@@ -98,7 +98,7 @@ def media(dataset: Any, names: list[str]) -> list[str]:
 
 
 def found(dataset: Any, names: list[str]) -> Files | None:
-    """Returns the files of these columns, or `None` if the table is not in files as it stands."""
+    """Returns the files of these columns, or `None` if no files have the values of the table."""
     places = [_Place.of(block) for block in _blocks(dataset.data)]
     blocks = [place for place in places if place is not None]
     if not blocks or len(blocks) < len(places):
@@ -126,7 +126,7 @@ def found(dataset: Any, names: list[str]) -> Files | None:
 
 @dataclass
 class _Place:
-    """A file, and what a block of a table has of it."""
+    """A file, and the rows and columns that a block of a table takes from it."""
 
     path: str
     #: Rows of the file.
@@ -170,7 +170,7 @@ class _Place:
 
 
 def _blocks(table: Any) -> Iterator[Any]:
-    """Yields the tables that lie one behind the other; a part that lies beside another one is yielded as a list."""
+    """Yields the tables one after the other; tables that lie side by side are yielded as one list."""
     for row in getattr(table, "blocks", [[table]]):
         yield row[0] if len(row) == 1 else row
 

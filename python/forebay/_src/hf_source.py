@@ -10,7 +10,7 @@ from forebay._src.dataset import Dataset
 from forebay._src.table_sources import known, of_table
 from forebay.errors import InvalidPipelineError
 
-#: The most bytes of a data set that is in memory, which travel with the pipeline.
+#: The most bytes of a data set in memory. They travel with the pipeline.
 _MEMORY_MAX = 2**30
 
 
@@ -64,7 +64,7 @@ def from_hf(dataset: Any, *, columns: Iterable[str] | None = None) -> Dataset:
 
 
 def _in_memory(dataset: Any, op: str, names: list[str]) -> Dataset:
-    # Of a table in memory, `nbytes` counts all rows; those that were chosen are copied.
+    # Of a table in memory, `nbytes` counts all rows, so the chosen rows are copied.
     if dataset.data.nbytes * len(dataset) > _MEMORY_MAX * max(dataset.data.num_rows, 1):
         hint = "dataset.save_to_disk(path), and from_hf(datasets.load_from_disk(path)), which reads the files"
         what = f"{op}: columns of this data set were made in memory, and have more than {_MEMORY_MAX >> 20} MiB"
@@ -74,7 +74,7 @@ def _in_memory(dataset: Any, op: str, names: list[str]) -> Dataset:
 
 
 def _media(ds: Dataset, names: list[str]) -> Dataset:
-    """Leaves of each image or sound its bytes."""
+    """Keeps only the bytes of each image or sound."""
     for name in names:
         ds = ds.drop(f"{name}.path").rename({f"{name}.bytes": name})
     return ds

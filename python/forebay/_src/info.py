@@ -1,4 +1,4 @@
-"""`forebay info`: what a source holds, by reading a bounded part of it."""
+"""`forebay info`: describes a source, and reads a bounded part of it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 #: The rows that are read by default, and the bytes of their values.
 ROWS, BYTES_MAX = 10_000, 256 << 20
-#: Sources whose rows are counted by reading them are counted up to this size.
+#: The largest source whose rows are counted by reading them.
 COUNT_MAX = 64 << 20
-#: The files whose sizes are looked at.
+#: The most files whose sizes are read.
 _SIZED_MAX = 100_000
 
 
@@ -100,7 +100,7 @@ def info(
 
 
 def _count(dataset: Dataset, size: int | None, count: bool) -> int | None:
-    """Returns the number of rows, unless counting them would read much."""
+    """Returns the number of rows, or `None` if a count would read much."""
     graph = json.loads(dataset._pipeline.to_json())
     is_cheap = _uncounted(graph["source"]) is None or (size is not None and size <= COUNT_MAX)
     if not (is_cheap or count):
@@ -110,7 +110,7 @@ def _count(dataset: Dataset, size: int | None, count: bool) -> int | None:
 
 
 def _size(paths: list[str]) -> int | None:
-    """Returns the bytes of files on this machine; `None` if some are elsewhere, or there are too many to look at."""
+    """Returns the bytes of files on this machine; `None` if some are elsewhere, or there are too many files."""
     if not paths or len(paths) > _SIZED_MAX or any("://" in path for path in paths):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Looks at a dataset before and during training: its statistics, its samples in notebooks, what it costs training."""
+"""Inspects a dataset before and during training: its statistics, its samples in notebooks, its cost for training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class InspectOps(Base):
-    """Methods that read samples and say something about them."""
+    """Methods that read samples and describe them."""
 
     __slots__ = ()
 
@@ -94,8 +94,8 @@ class InspectOps(Base):
         """Says how fast training could be if data cost nothing; `print` shows a sentence.
 
         Runs `step` on batches as the pipeline computes them, and then on the first of these batches again and again.
-        The first two steps are not measured, because frameworks compile in them. A step of PyTorch on a GPU is waited
-        for; with JAX, let the step call `block_until_ready`.
+        The first two steps are not measured, because frameworks compile in them. The method waits for steps of PyTorch
+        on a GPU. With JAX, let the step call `block_until_ready`.
 
         Args:
             step: Trains on one batch. It changes your model.

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
@@ -15,7 +15,7 @@ from forebay import _native
 from forebay._src import habits
 from forebay._src.quarantine import DeadLetters
 from forebay._src.tolerance import Skipped, SkippedSample
-from forebay._src.waits import Waits
+from forebay._src.waits import Totals, Waits
 from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
 
 Sample: TypeAlias = dict[str, Any]
@@ -41,6 +41,9 @@ class Iteration(Protocol):
     @property
     def consumers(self) -> tuple[int, int]:
         """This consumer's index, and the number of consumers."""
+
+    def length(self) -> int:
+        """Returns the number of batches (or samples) of all its epochs; a TypeError says why it is not known."""
 
     def why(self, waits: Waits, stats: Mapping[str, Any]) -> str:
         """Says in one sentence what holds training back, by its waits and the figures of this process."""
@@ -133,7 +136,10 @@ class DatasetIterator(Iterator[Sample]):
                 self._waits.ended()
                 raise StopIteration
             self._waits.got()
+            self._waits.count(_samples_of(delivery))
             self._epoch = native.epoch
+            if _observer is not None:
+                _observer(native)
             if isinstance(delivery, dict):
                 return delivery
             # Another thread may have closed it meanwhile: then this batch is the last.
@@ -163,6 +169,25 @@ class DatasetIterator(Iterator[Sample]):
                 self._take_losses(native)
             self._ended = not more
             return more if used is None else self._dated(native.saved(used))
+
+    def __len__(self) -> int:
+        """Returns the number of batches (or samples) from its start, of all its epochs, as progress bars request it.
+
+        Raises:
+            TypeError: It is not known before they are computed, or when all files are read; or there is no end; or it
+                continues from a saved state.
+
+        >>> import forebay as fb
+        >>> len(fb.range(10).batch(4).iter(epochs=2))
+        6
+        """
+        if self._state is not None:
+            raise TypeError("this iterator has no length: it continues from a saved state")
+        return self._iteration.length()
+
+    def __bool__(self) -> bool:
+        """Is true, whether the length is known or not."""
+        return True
 
     @property
     def epoch(self) -> int:
@@ -227,6 +252,10 @@ class DatasetIterator(Iterator[Sample]):
         if said is not None:
             stats["why"] = self._iteration.why(self._waits, stats)
         return stats
+
+    def _totals(self) -> Totals:
+        """Returns the sums of this process since the start, for callbacks."""
+        return self._waits.totals
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the iterator's position: save it with the model.
@@ -370,6 +399,21 @@ def epoch_of(position: Any) -> int:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 24 else f"{text[:16]}…"
+
+
+#: Gets the native iterator behind each delivery, while spans are sent.
+_observer: Callable[[_native.NativeIterator], None] | None = None
+
+
+def observe(observer: Callable[[_native.NativeIterator], None] | None) -> None:
+    """Sets the function that is called behind each delivery; `None` is no function."""
+    global _observer
+    _observer = observer
+
+
+def _samples_of(delivery: Any) -> int:
+    """Returns the number of samples of a batch, or of a list of samples."""
+    return len(delivery if isinstance(delivery, list) else next(iter(delivery.values()), ()))
 
 
 #: This process's id, updated after a fork: a system call for each sample would take longer than the sample.

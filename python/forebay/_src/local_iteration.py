@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from forebay import _native
+from forebay._src.fact_ops import uncounted
+from forebay._src.lengths import length_of
 from forebay._src.quarantine import DeadLetters
 from forebay._src.ranks import warn_of_ranks
 from forebay._src.tolerance import Tolerance
@@ -72,6 +74,19 @@ class LocalIteration:
     def consumers(self) -> tuple[int, int]:
         """This consumer's index, and the number of consumers."""
         return self._given or (0, 1)
+
+    def length(self) -> int:
+        """Returns the number of batches (or samples) of all its epochs."""
+        if (source := uncounted(self.pipeline)) is not None:
+            raise TypeError(f"this iterator has no length: the files of {source} are not counted")
+        return length_of(
+            self.pipeline,
+            self.consumers,
+            even=self.even,
+            coordinated=self.coordinated,
+            on_error=self.tolerance.on_error,
+            epochs=self.epochs,
+        )
 
     def why(self, waits: Waits, stats: Mapping[str, Any]) -> str:
         """Says in one sentence what holds training back."""

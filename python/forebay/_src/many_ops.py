@@ -13,7 +13,7 @@ from forebay.errors import InvalidPipelineError
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
 
-#: The most samples that are made of one.
+#: The most samples that a function may make of one sample.
 _COUNT_MAX = 1 << 16
 
 
@@ -34,23 +34,24 @@ class ManyOps(Base):
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Calls a Python function on each sample, which returns or yields the samples that come instead.
+        """Calls a Python function on each sample, which returns or yields the samples that replace it.
 
-        Each is a dictionary of columns; there may be none. The function is called as that of `map` is. Unless `count`
-        says it, the number of samples is not known behind it, as behind a `filter`: put `shuffle` and `cache` before.
+        Each new sample is a dictionary of columns; there may be none. The function is called as that of `map` is.
+        Without `count`, the number of samples is not known after this op, as after a `filter`: put `shuffle` and
+        `cache` before it.
 
-        The new samples keep the name of the one that they are made of. If one of them fails in a later op, and
-        `on_error` skips it, all of them are skipped. Random ops behind draw for each of them. At most 65,536 samples,
-        and 128 MiB, are made of one.
+        The new samples keep the name of the old one. If one of them fails in a later op, and `on_error` skips it, all
+        new samples of that old one are skipped. Later random ops draw for each new sample. One sample may become at
+        most 65,536 samples, and 128 MiB.
 
         Args:
             fn: The function.
             reads: The columns that the function gets. Default: all.
             schema: The columns that it returns, as for `map`. Default: found by calling the function on the first four
                 samples.
-            count: The number of samples that it makes of each one; another number is an error of that sample. Then the
-                number of all samples is known, and they may be shuffled; batches that share a sample call the function
-                again. Default: any number.
+            count: The number of samples that it makes of each one; another number is an error of that sample. With
+                `count`, the number of all samples is known, and they may be shuffled; batches that share a sample call
+                the function again. Default: any number.
             timeout: Seconds that all samples of one may take, if the function runs in a separate process.
             version: As for `map`.
             keep_position: Whether the optimiser keeps the op at its place.
@@ -73,7 +74,7 @@ class ManyOps(Base):
         if schema is not None:
             fields = to_fields(f"flat_map ({name})" if name else "flat_map", schema)
         elif self._pipeline.batch_size is not None:
-            # The engine refuses it there.
+            # The engine refuses `flat_map` on batches.
             fields = []
         else:
             fields = python_functions.probed(self._pipeline, "flat_map", function, pickle, name, makes_rows=True)
@@ -83,9 +84,9 @@ class ManyOps(Base):
     def explode(self, *columns: str | Iterable[str], keep_position: bool = False, name: str | None = None) -> Dataset:
         """Makes a sample of each step of a list's, or a tensor's, first dimension; other columns are repeated.
 
-        Several columns are exploded side by side: their lengths are equal in each sample, or that is an error of the
-        sample. An empty list makes no sample. A list is never missing here, though a number may be. As behind
-        `flat_map`, the number of samples is not known behind it.
+        Several columns are exploded side by side. Their lengths must be equal in each sample; a difference is an error
+        of the sample. An empty list makes no sample. A list is never missing here, though a number may be. As after
+        `flat_map`, the number of samples is not known after this op.
 
         >>> import forebay as fb
         >>> ds = fb.from_dict({"doc": ["a", "b"], "ids": [[1, 2], [3, 4]]}).explode("ids")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class OrderOps(Base):
-    """Ops that decide which samples come, in which order, and how many together. They move no data."""
+    """Ops that choose, order and group samples. They move no data."""
 
     __slots__ = ()
 
@@ -62,9 +62,9 @@ class OrderOps(Base):
     ) -> Dataset:
         """Adds a column with the number of the sample in the epoch.
 
-        The numbers are those of the order at this place: `shuffle().enumerate()` numbers the shuffled samples, and
-        `enumerate().shuffle()` shuffles numbered ones. All workers and ranks agree on them. It stands where the number
-        of samples is known: behind a `filter` or a `flat_map` without `count`, `enumerate(ds)` of Python counts.
+        The numbers follow the order at this place: `shuffle().enumerate()` numbers the shuffled samples, and
+        `enumerate().shuffle()` shuffles numbered samples. All workers and ranks give the same numbers. The op needs a
+        known number of samples: after a `filter` or a `flat_map` without `count`, use `enumerate(ds)` of Python.
 
         Args:
             column: The column, of int64; a name that no column has.
@@ -81,7 +81,7 @@ class OrderOps(Base):
         return self._then({"op": "enumerate", "column": column, "start": start}, keep_position, name)
 
     def take(self, count: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
-        """Keeps the first `count` samples; behind `batch`, batches.
+        """Keeps the first `count` samples; after `batch`, batches.
 
         >>> import forebay as fb
         >>> [batch["id"].tolist() for batch in fb.range(10**9).batch(2).take(2)]
@@ -91,7 +91,7 @@ class OrderOps(Base):
         return self._then({"op": "take", "count": kept}, keep_position, name)
 
     def skip(self, count: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
-        """Leaves the first `count` samples out; behind `batch`, batches."""
+        """Leaves the first `count` samples out; after `batch`, batches."""
         return self._then({"op": "skip", "count": arguments.whole(count, "skip", "count", 0)}, keep_position, name)
 
     @explained(
@@ -139,23 +139,23 @@ class OrderOps(Base):
     ) -> Dataset:
         """Puts `size` samples together. Only the last batch of an epoch may be short.
 
-        Columns whose samples differ in their first dimension (`int32[?]`, `float32[?, 4]`) are padded behind where one
+        Columns whose samples differ in their first dimension (`int32[?]`, `float32[?, 4]`) are padded at the end if one
         of `pad`, `pad_to`, `multiple_of`, `truncate` and `lengths` is given; else they are an error. By default each
         column is padded to its longest sample in the batch, as tf.data's `padded_batch` does.
 
         Args:
             size: Samples in a batch.
             drop_remainder: Whether a short last batch is left out.
-            pad: What fills lists: a number, or numbers by column (0 for others).
-            pad_to: How long lists are in every batch: a length, or lengths by column. The column gets that shape. A
-                sample that is longer is an error that names it.
-            multiple_of: Of what the padded length is a multiple, where `pad_to` does not say it: a number, or numbers
-                by column.
+            pad: The number that fills lists up: one number, or numbers by column (0 for others).
+            pad_to: The length of lists in every batch: a length, or lengths by column. The column gets that shape. A
+                longer sample is an error, which names the sample.
+            multiple_of: The padded length is a multiple of this number, for columns without `pad_to`: one number, or
+                numbers by column.
             truncate: Whether lists that are longer than `pad_to` are cut: True for all of these columns, or some names.
-            lengths: The name of an int32 column that gets the length of each list before it is padded (behind the
-                cut), where one column is padded; else names by column.
+            lengths: The name of an int32 column that gets the length of each list after the cut and before the padding.
+                If several columns are padded, names by column.
             pad_last: Whether a short last batch is filled up with its last sample, so that all have one shape. A column
-                says which samples are no filling.
+                says which samples are real.
             valid: The name of that column, a bool.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
@@ -242,13 +242,13 @@ class OrderOps(Base):
 
         A sample belongs to the first bucket whose boundary is above its length; a last bucket holds longer samples. A
         batch comes when its bucket is full. The incomplete batches come at the end of an epoch, the shortest first.
-        Every column whose rows differ in their first dimension is padded behind.
+        Every column whose rows differ in their first dimension is padded at its end.
 
-        Each of several consumers has buckets of its own, unless they are `coordinated` (see `iter`).
+        Each consumer has buckets of its own, unless the consumers are `coordinated` (see `iter`).
 
         Args:
             column: The column whose length counts: the first dimension of its rows.
-            boundaries: The first length that a bucket does not hold, rising.
+            boundaries: For each bucket but the last, the first length that it does not hold, in rising order.
             batch_sizes: Samples in a batch, for each bucket: one more than boundaries.
             pad_to: `"longest"`, as long as the longest sample of the batch, each column by itself; `"boundary"`, as
                 long as the longest sample that the bucket may hold; or a length. A longer sample is an error.
@@ -284,7 +284,7 @@ class OrderOps(Base):
         return [name for name, _, shape, *_ in self._pipeline.schema if shape and shape[0] is None]
 
     def _pad_values(self, pad: float | Mapping[str, float], op: str) -> list[tuple[str, float]]:
-        """Returns what fills columns, without those that are filled with 0."""
+        """Returns the numbers that fill columns, by column. Columns that are filled with 0 are left out."""
         if isinstance(pad, Mapping):
             return [(column, arguments.number(value, op, "pad")) for column, value in pad.items()]
         value = arguments.number(pad, op, "pad")
@@ -295,14 +295,14 @@ _TRUNCATE = "use True for all columns of pad_to, or a list of their names"
 
 
 def _count(value: int, op: str, least: int, all_of_them: str) -> int:
-    """Checks a number of samples or passes. -1 means all of them in other libraries, and is none here."""
+    """Checks a number of samples or passes. -1 means all of them in other libraries, and is an error here."""
     if value == -1:
         raise InvalidPipelineError(f"{op}: count=-1 is out of range", {"hint": all_of_them})
     return arguments.whole(value, op, "count", least)
 
 
 def _by_column(value: int | Mapping[str, int] | None, argument: str, lists: Sequence[str]) -> list[tuple[str, int]]:
-    """Returns whole numbers by column, of a number for all of `lists` or numbers by column."""
+    """Returns whole numbers by column. They are given as one number for all of `lists`, or by column."""
     if value is None:
         return []
     if isinstance(value, Mapping):

@@ -1,13 +1,14 @@
-"""Users' functions as arguments of ops: what the engine knows of them, and the columns that they return."""
+"""Users' functions as arguments of ops: the description that the engine gets, and the columns that they return."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from forebay import _native
 from forebay._src import arguments, pickling
+from forebay._src.expr import Expr
 from forebay._src.site import site
 from forebay.errors import ForebayError, InvalidPipelineError
 
@@ -20,9 +21,9 @@ def described(
     timeout: float,
     version: str | int | None,
 ) -> tuple[dict[str, Any], bytes]:
-    """Returns a user's function as the engine knows it, and its pickle."""
+    """Returns the description of a user's function for the engine, and the pickle of the function."""
     if not callable(fn):
-        raise InvalidPipelineError(f"{op}: {fn!r} cannot be called", {"hint": "give a function"})
+        raise InvalidPipelineError(f"{op}: {fn!r} cannot be called", {"hint": _instead_of_function(fn)})
     if not timeout > 0:
         raise InvalidPipelineError(
             f"{op}: timeout={timeout} is out of range", {"hint": "use a number of seconds above 0"}
@@ -42,6 +43,16 @@ def described(
         "timeout_s": min(float(timeout), 1e9),
     }
     return function, pickled
+
+
+def _instead_of_function(given: Any) -> str:
+    """Says what to write for an argument that is no function."""
+    named = given if isinstance(given, Mapping) else {}
+    if name := next((name for name, value in named.items() if isinstance(value, Expr)), None):
+        return f"give a function; an expression makes a column by with_column({name!r}, {named[name]})"
+    if isinstance(given, Expr):
+        return f'give a function; an expression makes a column by with_column("name", {given})'
+    return "give a function"
 
 
 def probed(

@@ -29,13 +29,13 @@ class RayWorkers:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._finalizer = weakref.finalize(self, fleet.stop)
-        # The finalizer's own exit hook may run after the end of Ray's connection, and would not wait.
+        # The finalizer's own exit hook may run after Ray's connection has ended, and would not wait for the workers.
         self._finalizer.atexit = False
         self._at_exit = atexit.register(functools.partial(fleet.close, drain=False))
 
     @property
     def workers(self) -> list[RayWorker]:
-        """The workers, the oldest first, including those that wait for room."""
+        """The workers, the oldest first, including the workers that wait for room."""
         return list(self._fleet.shown)
 
     @property

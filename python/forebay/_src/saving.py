@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from forebay import _native
@@ -122,7 +121,7 @@ class Bar:
 
     def __init__(self, path: str, pipeline: _native.Pipeline, epochs: int) -> None:
         self._bar = _native.Progress(f"saving to {path}", "samples")
-        count = pipeline.cardinality() if sys.stderr.isatty() else None
+        count = pipeline.cardinality() if self._bar.shown else None
         self._total = count * epochs if count and count > 0 else 0
 
     def show(self, rows: int) -> None:

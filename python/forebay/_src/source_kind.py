@@ -41,9 +41,9 @@ _ENDINGS = {
     "idx": "megatron",
 }
 _IMAGES = frozenset(("jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff", "ppm"))
-#: The files that are looked at below a folder.
+#: The most files of a folder whose names are read.
 _FILES_MAX = 10_000
-#: The bytes that are read of an index.
+#: The most bytes of an index that are read.
 _INDEX_MAX = 64 << 20
 
 
@@ -77,7 +77,7 @@ def kind_of(source: str) -> str:
     ('tar', 'jsonl', 'parquet')
 
     Raises:
-        InvalidPipelineError: Nothing tells which reader it needs.
+        InvalidPipelineError: Neither the name nor an index says which reader the source needs.
         NotFoundError: There is no such file or folder.
     """
     path = arguments.path(source, "info")
@@ -114,7 +114,7 @@ def _of_folder(folder: str) -> str:
     images = sum(count for ending, count in endings.items() if ending in _IMAGES)
     if images > sum(known.values()):
         return "image_folder" if inside else "files"
-    # A few files beside the data, such as a README.txt, decide nothing.
+    # A few other files next to the data, such as a README.txt, do not change the kind.
     if known:
         return _ENDINGS[max(sorted(known), key=lambda ending: known[ending])]
     if not endings:

@@ -253,8 +253,8 @@ def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Data
         paths: The files.
         schema: The fields to read: `{"name": dtype}` or `{"name": (dtype, shape)}`. `"int64?"` may be missing, and
             `("int64?", [None])` is an empty list if a line has none. A `"string"` is a text as it is, and any other
-            value as its JSON text. Default: the fields of the first 100 lines; a list of numbers that some of them lack
-            is read as text.
+            value as its JSON text. Default: the fields of the first 100 lines, or of up to 10,000 lines (4 MiB) while a
+            field has only nulls and empty lists; a list of numbers that some of them lack is read as text.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -27,7 +27,7 @@ def from_tokens(
 
     Files are nanoGPT's (`ids.tofile`), llm.c's `.bin` with their header, and `.npy` of one dimension. No content
     travels with the pipeline. Rows are counted by file sizes, and only the first bytes of a file are read before its
-    rows are. A row never spans two files. The ids behind the last whole row of a file, fewer than a row, are left out.
+    rows are. A row never spans two files. Ids after the last whole row of a file are left out.
 
     Args:
         paths: The files.

@@ -13,7 +13,7 @@ from forebay.errors import InvalidPipelineError
 
 
 class Mover:
-    """Where the tensors of batches go.
+    """The device that the tensors of batches go to.
 
     For a CUDA device, tensors are pinned and copied on a stream of their own, so that copies and kernels overlap. A
     batch is handed out when the current stream waits for its copy.
@@ -33,7 +33,7 @@ class Mover:
         self._stream: Any = None
 
     def moved(self, batches: Iterator[dict[str, Any]], ahead: int, moving: deque[Any]) -> Iterator[dict[str, Any]]:
-        """Yields the batches on the device; `moving` holds those that are on their way."""
+        """Yields the batches on the device; `moving` holds the batches whose copies have begun."""
         if self.device is None and not self.pin:
             return batches
         return self._ahead(batches, ahead, moving) if self._is_cuda else map(self._copied, batches)
@@ -59,7 +59,7 @@ class Mover:
             yield self._arrived(*moving.popleft())
 
     def _sent(self, batch: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-        """Begins the copy of a batch; returns it with the event behind its copy."""
+        """Begins the copy of a batch; returns the batch, and the event that follows the copy."""
         if self._stream is None:
             self._stream = torch.cuda.Stream(self.device)
         with torch.cuda.stream(self._stream):
@@ -71,7 +71,7 @@ class Mover:
         current.wait_event(event)
         for value in batch.values():
             if isinstance(value, torch.Tensor):
-                # The memory was allocated on the other stream, and may be reused only behind this one's kernels.
+                # The memory was allocated on the other stream, and may be reused only after the kernels of this stream.
                 value.record_stream(current)
         return batch
 

@@ -10,7 +10,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class SourceError(Exception):
-    """A reader of ours cannot open its data, or the data differ from those that the pipeline has pinned."""
+    """A reader of Forebay cannot open its data, or the data differ from the data that the pipeline has pinned."""
 
 
 #: Exceptions that are not caused by a sample: every other sample would raise them too, or the code is unfinished.
@@ -18,7 +18,7 @@ _PROGRAMMING = (NameError, AttributeError, TypeError, ImportError, SyntaxError, 
 
 
 class SkipSample(Exception):
-    """Raise it in a function to leave the sample out, on purpose.
+    """A function raises it to leave the sample out on purpose.
 
     The pipeline must be iterated with `on_error="skip"` or `"quarantine"`. Such a sample does not count against the
     budget and is not reported, as if a filter had left it out.

@@ -5,11 +5,25 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 #: The seconds that are looked back at.
 MINUTE = 60.0
 
 clock: Callable[[], float] = time.perf_counter
+
+
+class Totals(NamedTuple):
+    """The sums of an iterator since its start."""
+
+    waited: float = 0.0
+    """Seconds of waiting."""
+    trained: float = 0.0
+    """Seconds of training."""
+    batches: int = 0
+    """Batches that were delivered, or runs of single samples."""
+    samples: int = 0
+    """Samples in them."""
 
 
 class Waits:
@@ -23,6 +37,7 @@ class Waits:
         self._seconds: deque[tuple[int, float, float, int]] = deque(maxlen=int(MINUTE) + 1)
         self._asked = 0.0
         self._got: float | None = None
+        self.totals = Totals()
 
     def asked(self) -> None:
         """Notes that a batch is requested."""
@@ -32,8 +47,15 @@ class Waits:
         """Notes that the requested batch has come."""
         now = clock()
         trained = 0.0 if self._got is None else max(0.0, self._asked - self._got)
-        self._add(int(now), max(0.0, now - self._asked), trained, 1)
+        waited = max(0.0, now - self._asked)
+        self._add(int(now), waited, trained, 1)
+        before = self.totals
+        self.totals = Totals(before.waited + waited, before.trained + trained, before.batches + 1, before.samples)
         self._got = now
+
+    def count(self, samples: int) -> None:
+        """Notes the number of samples of that batch."""
+        self.totals = self.totals._replace(samples=self.totals.samples + samples)
 
     def ended(self) -> None:
         """Notes that there are no more batches: the time from now on is not training."""

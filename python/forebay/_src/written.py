@@ -15,7 +15,7 @@ from forebay._src.schema import Schema
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
 
-#: A line of `explain()` that names an op; its place in the script is behind the last `#`.
+#: A line of `explain()` that names an op; its place in the script follows the last `#`.
 _STEP = re.compile(r"^  \.(.*?)(?:    # .*)?$")
 
 
@@ -30,7 +30,7 @@ class Step:
         file: The file that added it; `None` if it is not known.
         line: The line in that file.
         before: The dataset before it.
-        after: The dataset behind it.
+        after: The dataset after it.
     """
 
     number: int
@@ -89,7 +89,7 @@ class Written:
         source: The dataset without ops.
         kind: The kind of the source.
         steps: The ops, in order.
-        parts: The datasets that it is combined of, by their names; none for other sources.
+        parts: The datasets that a combined source consists of, by their names; none for other sources.
     """
 
     source: Dataset

@@ -40,7 +40,7 @@ pub(super) struct Python {
     executable: String,
     /// `sys.path` of this process.
     path: Vec<String>,
-    /// Copies from when this was made: Python changes both while threads start processes.
+    /// Copies from the creation of this value: Python changes both while threads start processes.
     pub(super) environment: Vec<(OsString, OsString)>,
     folder: Option<PathBuf>,
 }
@@ -89,11 +89,11 @@ pub(super) struct Child {
     process: std::process::Child,
     socket: UnixStream,
     shared: Shared,
-    /// The pickles that it has.
+    /// The pickles that the child has.
     sent: HashSet<BlobId>,
-    /// The pickles that conflict with those that it has.
+    /// The pickles that conflict with pickles that the child has.
     refused: HashSet<BlobId>,
-    /// Whether it has made any call.
+    /// Whether the child has got any call.
     used: bool,
     reply_bytes: u64,
     fit: bool,
@@ -217,12 +217,12 @@ impl Child {
         self.death
     }
 
-    /// Returns whether this object was found to conflict with those that it has.
+    /// Returns whether this object is known to conflict with objects that the child has.
     pub(super) fn refuses(&self, object: &BlobId) -> bool {
         self.refused.contains(object)
     }
 
-    /// Remembers that an object conflicts with those that it has.
+    /// Notes that an object conflicts with objects that the child has.
     pub(super) fn refuse(&mut self, object: &BlobId) {
         self.refused.insert(object.clone());
     }

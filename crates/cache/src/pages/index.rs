@@ -37,7 +37,7 @@ pub(super) struct Known {
 #[derive(Debug, Default)]
 pub(super) struct PageIndex {
     pub(super) known: RwLock<Known>,
-    /// The times of the folders at the last look; `None` where they may change without a new time.
+    /// The times of the folders at the last search; `None` where they may change without a new time.
     pub(super) seen: Mutex<Option<Vec<(PrefixKey, SystemTime)>>>,
 }
 

@@ -1,8 +1,8 @@
 //! Caches the bytes of remote files on the local disk, once for all threads, processes and jobs of a machine.
 //!
-//! A file is cut into pages of [`PAGE_BYTES`](page::PAGE_BYTES). A page is found by its pinned file and its number, whichever source
-//! fetched it. Pages are kept in the folder of the rows, under the same quota and the same rule of eviction
-//! ([`crate::quota::value`]): nanoseconds to fetch a byte × recent passes over the source.
+//! A file is cut into pages of [`PAGE_BYTES`](page::PAGE_BYTES). A page is found by its pinned file and its number, for
+//! any source that fetched it. Pages are kept in the folder of the rows, under the same quota and the same rule of
+//! eviction ([`crate::quota::value`]): nanoseconds to fetch a byte × recent passes over the source.
 //!
 //! ```text
 //! request(range) ─▶ pages on disk?  ── no ─▶ in flight here?  ── no ─▶ by another process? ─ no ─▶ fetch runs of pages

@@ -1,8 +1,8 @@
 //! Single flight: one caller computes rows, and the others wait for them.
 //!
-//! Invariants: an [`InFlight`] is completed exactly once, when its claim is fulfilled or dropped, so a caller
-//! never waits for rows whose computation has ended. A waiting caller of this process holds no claim, so no two callers wait for
-//! each other.
+//! Invariants: an [`InFlight`] is completed exactly once, when its claim is fulfilled or dropped, so a caller never
+//! waits for rows whose computation has ended. A waiting caller of this process holds no claim, so no two callers wait
+//! for each other.
 //!
 //! A peer that requests the rows waits once they are [committed](InFlight::commit), because from then on their claim
 //! waits for no process. Before that, only peers of a higher rank wait. So no two processes wait for each other.

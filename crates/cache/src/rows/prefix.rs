@@ -46,7 +46,7 @@ pub struct Look {
 /// The handling of missing rows for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beyond {
-    /// The caller must compute them, like those that will be kept.
+    /// The caller must compute them, like rows that will be kept.
     Claim,
     /// They are [left](Look::left).
     Leave,

@@ -18,7 +18,7 @@ const QUOTA: u64 = 1 << 30;
 /// Files: small ones, one that ends with a page, one of several pages.
 const SIZES: [u64; 5] = [10, 100_000, PAGE_BYTES, 3 * PAGE_BYTES + 17, 20 * PAGE_BYTES + 5];
 
-/// A store that answers later, from other threads, and counts what it sends.
+/// A store that answers later, from other threads, and counts the bytes that it sends.
 #[derive(Default)]
 struct Store {
     sent: AtomicU64,

@@ -32,6 +32,8 @@ Examples:
   forebay jobs
   forebay jobs show resnet50          how many workers it has, and why
   forebay jobs why resnet50           what holds it back, in one sentence
+  forebay jobs trace resnet50 --seconds 10 --out run.json
+                                      what happens to its batches; open it at ui.perfetto.dev
   forebay jobs cancel resnet50        ends it for good
   forebay jobs forget resnet50        removes it, once it is finished or cancelled
   forebay jobs --service forebay://10.0.0.5:7070 --json";
@@ -51,6 +53,8 @@ pub(crate) enum JobsAction {
     Show(ShowJob),
     /// Say in one sentence what holds a job back: data or training
     Why(ShowJob),
+    /// Record for some seconds what happens to the batches of a job, as a file for Perfetto
+    Trace(TraceJob),
     /// End a job for good: its consumers get an error, and its name is free
     Cancel(EndJob),
     /// Remove a finished or cancelled job; the profile of its dataset stays
@@ -74,6 +78,27 @@ pub(crate) struct EndJob {
 pub(crate) struct ShowJob {
     /// Name of the job
     pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) list: List,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = JOBS_EXAMPLES)]
+pub(crate) struct TraceJob {
+    /// Name of the job
+    pub(crate) name: String,
+    /// Time to record, in seconds
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=300))]
+    pub(crate) seconds: u32,
+    /// The consumer whose process records
+    #[arg(long, default_value_t = 0)]
+    pub(crate) consumer: u32,
+    /// The file to write
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Tenant of the job, for administrators [default: the caller's]
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
     #[command(flatten)]
     pub(crate) list: List,
 }

@@ -35,7 +35,7 @@ pub(crate) struct Mount {
     /// Let other users read the mount; for root this is the default
     #[arg(long)]
     pub(crate) allow_other: bool,
-    // For the CSI driver: stdin is a device that is mounted at DIR, and the folder has what the next process needs.
+    // For the CSI driver: stdin is a device that is mounted at DIR, and the folder has the state for the next process.
     #[arg(long, hide = true, conflicts_with = "background")]
     pub(crate) keeper: Option<PathBuf>,
     #[arg(long, hide = true, requires = "keeper")]

@@ -15,7 +15,7 @@ pub(crate) struct Imaginable {
 }
 
 impl Imaginable {
-    /// Returns the kind, where workers of all kinds start and last so long unless it is said.
+    /// Returns the kind. `startup` and `lasts` are the defaults, in seconds, of a kind without these values.
     pub(crate) fn kind(&self, startup: f64, lasts: Option<f64>) -> Kind {
         Kind { startup: self.startup.unwrap_or(startup), lost_every: self.lasts.or(lasts), ..self.kind.clone() }
     }

@@ -59,7 +59,7 @@ pub(crate) struct Up {
 /// The most threads of a worker.
 const THREADS_MAX: usize = 4096;
 
-/// How many workers.
+/// The number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WorkerCount {
     Fixed(u32),
@@ -79,7 +79,8 @@ fn threads(text: &str) -> std::result::Result<usize, String> {
     text.parse().ok().filter(|threads| *threads <= THREADS_MAX).ok_or_else(|| format!("use 0 to {THREADS_MAX}"))
 }
 
-/// An address of this machine; of a name's several, one that every client understands.
+/// Reads an address of this machine. If the name has several addresses, takes an IPv4 one, which every client
+/// understands.
 pub(super) fn address(text: &str) -> std::result::Result<SocketAddr, String> {
     let wrong = || "use HOST:PORT, as 0.0.0.0:7070 or localhost:7070".to_owned();
     if !text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
@@ -89,7 +90,7 @@ pub(super) fn address(text: &str) -> std::result::Result<SocketAddr, String> {
     found.iter().find(|at| at.is_ipv4()).or(found.first()).copied().ok_or_else(wrong)
 }
 
-/// Reads what a worker costs.
+/// Reads the price of a worker.
 fn price(text: &str) -> std::result::Result<f64, String> {
     let price = text.parse().map_err(|_| "use a number".to_owned())?;
     forebay_server::check_price(price).map(|()| price).map_err(|e| e.to_string())
@@ -106,14 +107,14 @@ fn offer(text: &str) -> std::result::Result<Offer, String> {
     kind(&offer.kind).map(|_| offer)
 }
 
-/// Reads how long a request may be.
+/// Reads the most bytes of a request.
 fn request_bytes(text: &str) -> std::result::Result<u64, String> {
     let bytes = super::settings::bytes(text)?;
     let range = 1 << 20..=1 << 30;
     if range.contains(&bytes) { Ok(bytes) } else { Err("use 1MiB to 1GiB".to_owned()) }
 }
 
-/// Reads how long something is kept.
+/// Reads a duration with its unit.
 fn age(text: &str) -> std::result::Result<Duration, String> {
     let wrong = || "use a time with its unit: 30s, 12h, 7d".to_owned();
     let days = text.strip_suffix('d').map(|days| days.trim().parse::<f64>().map(|days| days * 86_400.0));
@@ -278,7 +279,7 @@ pub(crate) struct Worker {
     pub(crate) process: Process,
 }
 
-/// Reads what shows who started a local worker.
+/// Reads the key that proves which consumer started a local worker.
 fn key(text: &str) -> std::result::Result<JobKey, &'static str> {
     if text.is_empty() { Ok(JobKey::default()) } else { JobKey::try_from(text.to_owned()) }
 }

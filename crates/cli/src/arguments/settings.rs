@@ -152,7 +152,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Returns where the certificates are.
+    /// Returns the files of the certificates.
     pub(crate) fn tls(&self) -> TlsFiles {
         TlsFiles {
             ca: self.tls_ca.clone(),
@@ -163,7 +163,7 @@ impl Access {
         }
     }
 
-    /// Reads what there is.
+    /// Loads the given certificates and the token.
     ///
     /// # Errors
     /// As [`Credentials::load`].

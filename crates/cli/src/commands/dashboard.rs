@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: DashboardOf) -> Result<(), Failure> {
     Ok(dashboard_main(options, service, arguments.process.into())?)
 }
 
-/// Returns the address of a dashboard that was given none.
+/// Returns the default address of a dashboard.
 pub(super) fn default_address() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, HTTP_PORT))
 }

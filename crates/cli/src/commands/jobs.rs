@@ -1,4 +1,4 @@
-//! `forebay jobs`, and `forebay jobs show`, `why`, `cancel` or `forget NAME`
+//! `forebay jobs`, and `forebay jobs show`, `why`, `trace`, `cancel` or `forget NAME`
 
 use forebay_client::JobStatus;
 use forebay_core::{Error, ErrorKind, Result};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::ops;
 use super::{connect, go_on};
-use crate::arguments::{EndJob, Jobs, JobsAction, List, ShowJob};
+use crate::arguments::{EndJob, Jobs, JobsAction, List, ShowJob, TraceJob};
 use crate::output;
 
 pub(crate) fn run(arguments: &Jobs) -> Result<()> {
@@ -18,9 +18,28 @@ pub(crate) fn run(arguments: &Jobs) -> Result<()> {
         None => list(&arguments.list),
         Some(JobsAction::Show(job)) => show(job),
         Some(JobsAction::Why(job)) => say_why(job),
+        Some(JobsAction::Trace(job)) => trace(job),
         Some(JobsAction::Cancel(job)) => end(job, "cancelled", Service::cancel),
         Some(JobsAction::Forget(job)) => end(job, "forgotten", Service::forget),
     }
+}
+
+fn trace(arguments: &TraceJob) -> Result<()> {
+    let TraceJob { name, seconds, consumer, out, tenant, list } = arguments;
+    let unwritable = |why: String| {
+        let message = format!("{} cannot be written: {why}", out.display());
+        Error::invalid(message).hint("name a file in a folder that exists")
+    };
+    // Now rather than after the recording.
+    if out.is_dir() || out.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        return Err(unwritable("there is no such folder, or it is one".to_owned()));
+    }
+    let bytes = connect(list)?.trace(name, tenant.as_deref(), (*consumer, *seconds), &mut go_on)?;
+    std::fs::write(out, &bytes).map_err(|e| unwritable(e.to_string()))?;
+    if list.json {
+        return output::json(&serde_json::json!({ "job": name, "file": out, "bytes": bytes.len() }));
+    }
+    output::line(&format!("{}: open it at https://ui.perfetto.dev", out.display()))
 }
 
 /// A call that ends a job: its name, its tenant, and the `poll` of the wait.
@@ -47,7 +66,7 @@ fn named(service: &Service, name: &str) -> Result<Vec<JobStatus>> {
     Ok(jobs)
 }
 
-/// What holds a job back, in JSON.
+/// The bottleneck of a job in JSON.
 #[derive(Serialize)]
 struct JobVerdict<'a> {
     tenant: &'a str,
@@ -112,7 +131,7 @@ fn show(arguments: &ShowJob) -> Result<()> {
         }
         let row = |(i, d): (usize, &Decision<'_>)| {
             let before = i.checked_sub(1).and_then(|before| job.decisions.get(before));
-            // Printed once while it stays the same.
+            // The boundary is printed only when it changes.
             let is_said = d.cut.is_empty() || before.is_some_and(|before| before.cut == d.cut);
             let why = if is_said { d.reason.to_owned() } else { format!("{}; {}", d.reason, d.cut) };
             [format!("{:.1} s ago", d.ago_s), format!("{} -> {}", d.before, d.workers), why]

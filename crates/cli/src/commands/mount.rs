@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: Mount, words: &[std::ffi::OsString], host: &dyn Hos
     let config = arguments.cache().map_err(Failure::Usage)?;
     let served = serve(options, &config);
     if let (true, Err(e)) = (is_keeper, &served) {
-        // The driver waits for a line, and hands the reason on.
+        // The driver reads one line, and reports the error in it to kubelet.
         output::line(&e.to_json())?;
     }
     Ok(served?)
@@ -54,14 +54,14 @@ fn serve(mut options: MountOptions, config: &CacheConfig) -> Result<()> {
     Ok(())
 }
 
-/// Starts the same command in a session of its own, and waits until its mount is ready or it has said why not.
+/// Starts the same command in a process group of its own, and waits until its mount is ready or it has failed.
 fn in_background(words: &[std::ffi::OsString], host: &dyn Host) -> Result<()> {
     let command = host.command();
     let (program, first) = command.split_first().ok_or_else(|| Error::internal("there is no command to start"))?;
     let mut child = Command::new(program);
     child.args(first).args(words.iter().filter(|word| *word != "--background"));
     child.stdin(Stdio::null()).stdout(Stdio::piped());
-    // Ctrl-C in the terminal is not for it.
+    // Ctrl-C in the terminal must not end it.
     std::os::unix::process::CommandExt::process_group(&mut child, 0);
     let mut child = child.spawn().map_err(|e| Error::from(e).with("command", program))?;
     let mut line = String::new();
@@ -70,7 +70,7 @@ fn in_background(words: &[std::ffi::OsString], host: &dyn Host) -> Result<()> {
     }
     if line.is_empty() {
         let code = child.wait()?.code().unwrap_or(1);
-        // It has told the reason.
+        // The child has printed the error.
         std::process::exit(code);
     }
     output::line(&format!("{}, by process {}", line.trim_end(), child.id()))

@@ -1,4 +1,4 @@
-//! `forebay selftest`: checks the promises on the machine that it runs on, and prints a table or JSON.
+//! `forebay selftest`: checks Forebay's guarantees on this machine, and prints a table or JSON.
 
 use std::collections::BTreeMap;
 

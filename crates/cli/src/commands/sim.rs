@@ -190,8 +190,8 @@ fn of_job(row: &Row, job: &JobOutcome) -> [String; 7] {
     ]
 }
 
-/// The same, with the place of computation: threads at the trainer (for Pecan, its workers there), and ops that run on
-/// the workers.
+/// As `of_job`, with the place of computation: threads at the trainer (for Pecan, its workers there), and ops that run
+/// on the workers.
 fn of_placed(row: &Row, job: &JobOutcome) -> [String; 9] {
     let [policy, name, time, workers, changes, settled, waited] = of_job(row, job);
     let at = job.changes.last().map_or(Placement { workers: 0, local: 0, cut: 0 }, |change| change.to);

@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<(), Failure> {
     Ok(serve(options, http, json)?)
 }
 
-/// Returns where the dashboard is served.
+/// Returns the options of the dashboard; `None` if it is off.
 ///
 /// # Errors
 /// Invalid if other machines reach the address.

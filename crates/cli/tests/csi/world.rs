@@ -55,7 +55,7 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Does something that waits for ever where the driver is broken.
+/// Runs `act`, and fails the test if it does not end in time: with a broken driver it may wait for ever.
 pub(crate) fn in_time<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = channel();
     std::thread::spawn(move || drop(send.send(act())));
@@ -96,7 +96,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Starts a driver that may show what is in `data`.
+    /// Starts a driver that may show the files in `data`.
     pub(crate) fn new(extra: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("forebay-csi-").tempdir().expect("a folder");
         for name in ["data", "pods", "ssd"] {
@@ -144,7 +144,7 @@ impl Node {
         driver.wait().expect("waited for");
     }
 
-    /// Ends one kind of process of this node with SIGKILL: those whose command line has the word. Returns how many.
+    /// Ends the processes of this node whose command line contains `word` with SIGKILL. Returns how many.
     pub(crate) fn kill(&self, word: &str) -> usize {
         let found = self.processes().into_iter().filter(|(_, line)| line.contains(word));
         found
@@ -233,7 +233,7 @@ impl Node {
         read.unwrap_or_else(|e| panic!("{pod}/{name}: {e}; {}", self.log()))
     }
 
-    /// Nothing is left of any volume.
+    /// Checks that no mount, process or folder of any volume is left.
     pub(crate) fn assert_clean(&self) {
         assert_eq!(self.mounts(), [""; 0]);
         wait_until("the holder ends", || self.processes().is_empty());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use arrow_buffer::Buffer;
 use arrow_flight::FlightData;
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, ErrorKind, Result, tracer};
 use forebay_data::Memory;
 use forebay_proto::{Address, ClientTls, Frame, FrameHead, Request, UNREACHED, Wire, broken, carried, receive_column};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadBuf};
@@ -28,6 +28,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Connection {
     address: String,
     socket: BufReader<TimedSocket>,
+    /// When the last frame arrived, by the tracer's clock; 0 if no trace was recorded.
+    pub(crate) arrived: u64,
 }
 
 /// A received frame.
@@ -53,7 +55,8 @@ impl Connection {
         let connected = tokio::time::timeout(CONNECT_MAX, Wire::to_worker(&parsed, tls)).await;
         let connected = connected.map_err(|_| unreachable(address, &format!("no answer within {CONNECT_MAX:?}")))?;
         let socket = connected.map_err(|e| unreachable(address, &e.to_string()))?;
-        Ok(Self { address: address.to_owned(), socket: BufReader::with_capacity(64 << 10, TimedSocket::new(socket)) })
+        let socket = BufReader::with_capacity(64 << 10, TimedSocket::new(socket));
+        Ok(Self { address: address.to_owned(), socket, arrived: 0 })
     }
 
     /// Returns whether the worker has neither closed the connection nor sent anything since the last frame.
@@ -87,6 +90,7 @@ impl Connection {
                 break head;
             }
         };
+        self.arrived = if tracer().is_on() { tracer().now() } else { 0 };
         let mut small = vec![0; (head.metadata + head.header) as usize];
         self.exactly(&mut small).await?;
         if head.frame != Frame::Chunk {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
-use forebay_core::{ConsumerIndex, Error, Result};
+use forebay_core::{ConsumerIndex, Error, Result, tracer};
 use forebay_data::{Chunk, Loss, Memory, Schema, SharedMemory};
 use forebay_exec::Executable;
 use forebay_proto::{ChunkHead, JobKey, Lent, OpSpent, Payload, Request, ThreadTime, Ticket, TrailingColumn, metered};
@@ -18,6 +18,7 @@ use crate::fetch::connection::{Connection, Received};
 use crate::fetch::decode;
 use crate::fetch::remaining_ops::{run_remaining_ops, schema_after};
 use crate::fetch::shm::{ShmConnection, ShmStream};
+use crate::fetch::split_trace::SplitTrace;
 use crate::fetch::workers::Workers;
 use crate::stream::reorder_buffer::Assignment;
 use crate::stream::shared::{StreamShared, StreamState};
@@ -41,6 +42,8 @@ pub(crate) struct Fetcher {
     /// The key that the job's workers require.
     pub(crate) key: JobKey,
     pub(crate) consumer: ConsumerIndex,
+    /// The number of the stream in traces.
+    pub(crate) stream: u64,
 }
 
 /// The schemas of a chunk and of its message.
@@ -76,13 +79,15 @@ impl Fetcher {
     }
 
     async fn receive_chunks(&self, assignment: &Assignment, reopened: bool) -> Result<(), FetchError> {
+        let mut trace = SplitTrace::begin(self.stream, assignment);
         let connected = match reopened {
             false => self.workers.connection(&assignment.address).await,
             true => self.workers.reconnect(&assignment.address).await,
         };
         let (peer, mut connection) = connected.map_err(FetchError::Worker)?;
         let mut shm = peer.shm.as_ref().map(ShmConnection::stream);
-        let request = Request::Read { ticket: self.ticket(assignment), reader: shm.as_ref().map(ShmStream::reader) };
+        let ticket = Ticket { trace: trace.is_some(), ..self.ticket(assignment) };
+        let request = Request::Read { ticket, reader: shm.as_ref().map(ShmStream::reader) };
         connection.ask(&request).await.map_err(FetchError::Worker)?;
         let mut parts: Vec<FlightData> = Vec::new();
         loop {
@@ -125,9 +130,12 @@ impl Fetcher {
             };
             let losses = Loss::from_bytes(head.losses).map_err(FetchError::Worker)?;
             let chunk = chunk.map_err(FetchError::Worker)?.with_losses(losses);
+            trace.iter_mut().for_each(|trace| trace.came(head.index, connection.arrived, &head.spans));
+            let began = trace.as_ref().map(|_| tracer().now());
             let shm = peer.shm.as_ref().filter(|_| head.payload.is_shared());
             let read_only = shm.map(|shm| shm.read_only().clone());
             let chunk = self.finish(chunk, head.ops_on_worker, read_only).await.map_err(FetchError::Split)?;
+            trace.iter_mut().zip(began).for_each(|(trace, began)| trace.did("finish", began));
             let bytes = chunk.num_bytes();
             let is_wanted = self.shared.update(|s| s.buffer.push(assignment, head.index, chunk, bytes));
             if !is_wanted.map_err(FetchError::Worker)? {
@@ -145,6 +153,7 @@ impl Fetcher {
             token: assignment.token,
             from_chunk: assignment.from_chunk,
             key: self.key,
+            trace: false,
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
+use forebay_proto::consumer_event::Event;
 use forebay_proto::consumer_message::Message;
 use forebay_proto::{ConsumerEvent, ConsumerMessage, Remote, attempt, client, leader, to_error};
 use tokio::sync::mpsc;
@@ -18,6 +19,7 @@ use tonic::Streaming;
 
 use crate::fetch::fetcher::Fetcher;
 use crate::session::protocol::{ConsumerProtocol, HEARTBEAT, SILENCE_MAX, SessionEnd};
+use crate::session::trace::record;
 
 /// Messages that may wait to be sent. A full outbox means that the dispatcher does not read.
 const OUTBOX_MAX: usize = 4096;
@@ -98,6 +100,10 @@ impl SessionDriver {
                 event = events.message() => match event.map_err(|s| session_end(&s, &self.dispatcher.address))? {
                     None if out.is_none() => return Ok(SessionEnd::Finished),
                     None => return Err(Error::unavailable("the dispatcher ended the session").into()),
+                    Some(ConsumerEvent { event: Some(Event::StartTrace(start)) }) => {
+                        // Not a fetch: it goes on when the stream has ended.
+                        tokio::spawn(record(self.dispatcher.clone(), start));
+                    }
                     Some(event) => {
                         let assignment = shared.update(|s| self.protocol.take_event(shared.now(), s, event.event));
                         // The event may have voided the assignment of a fetch that waits.

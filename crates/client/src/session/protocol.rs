@@ -55,6 +55,8 @@ impl From<Error> for SessionEnd {
 pub(crate) struct ConsumerProtocol {
     pub(crate) job: u64,
     pub(crate) consumer: u32,
+    /// The name of the job, by which callers find the consumer for a trace.
+    job_name: String,
     window: u32,
     /// Whether the stream resumes from a position.
     resume: bool,
@@ -74,7 +76,13 @@ impl ConsumerProtocol {
     pub(crate) fn new(job: u64, consumer: u32, window: u32, resume: bool, lost: Vec<LostSample>) -> Self {
         let (pause, refusals) = (PAUSE_FIRST, (0, SplitKey::default()));
         let (last_event, silence_max) = (Ticks::default(), SILENCE_MAX);
-        Self { job, consumer, window, resume, lost, pause, refusals, refused_since: None, last_event, silence_max }
+        let (job_name, refused_since) = (String::new(), None);
+        Self { job, consumer, job_name, window, resume, lost, pause, refusals, refused_since, last_event, silence_max }
+    }
+
+    /// Sets the name of the job.
+    pub(crate) fn with_job_name(self, name: &str) -> Self {
+        Self { job_name: name.to_owned(), ..self }
     }
 
     /// Sets the number of dispatchers.
@@ -99,6 +107,7 @@ impl ConsumerProtocol {
             window: self.window,
             lost: self.lost.clone(),
             local_key: state.local_worker.key().to_vec(),
+            job_name: self.job_name.clone(),
         })
     }
 
@@ -141,7 +150,8 @@ impl ConsumerProtocol {
                 state.steps.iter_mut().for_each(|steps| steps.raise_floor(floor));
                 return None;
             }
-            Event::Attached(_) => return None,
+            // The driver records traces.
+            Event::Attached(_) | Event::StartTrace(_) => return None,
         };
         let split = SplitKey { epoch: assigned.epoch, ordinal: assigned.ordinal };
         state.buffer.assign(split, assigned.token, assigned.beside, &assigned.address)

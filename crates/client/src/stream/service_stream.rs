@@ -40,6 +40,8 @@ pub struct ServiceStream {
     pub(super) progress: ConsumerProgress,
     /// Runs the ops of this process.
     executable: Arc<Executable>,
+    /// The number of the stream in traces.
+    number: u64,
     pub(super) job: String,
     pub(super) address: String,
     pub(super) deadline: Duration,
@@ -105,6 +107,9 @@ impl ServiceStream {
             buffer = buffer.in_any_order();
         }
         let shared = Arc::new(StreamShared::new(buffer, options.local_worker.clone()));
+        let mut merge = Merge::new(executable.clone(), options.consumer, &from)?;
+        merge.set_budget(options.budget);
+        merge.set_known_skips(KnownSkips::of(&options.known));
         let fetcher = Arc::new(Fetcher {
             shared: shared.clone(),
             workers: Workers::new(job.dispatcher.credentials.tls.clone(), options.local_worker),
@@ -114,24 +119,26 @@ impl ServiceStream {
             job: job.id(),
             key: job.key(),
             consumer: options.consumer,
+            stream: merge.stream(),
         });
         let window = options.window.unwrap_or_else(|| choose_window(job.plan(), executable.schema(), options.memory));
-        let mut merge = Merge::new(executable.clone(), options.consumer, &from)?;
-        merge.set_budget(options.budget);
-        merge.set_known_skips(KnownSkips::of(&options.known));
+        let number = merge.stream();
         let end_epoch = job.epochs().into_iter().chain(options.end_epoch).min();
         let progress =
             ConsumerProgress::new(merge, &from, splits, end_epoch).with_ending(job.ending(), consumers, &from);
         shared.lock().steps = (job.ending() != Ending::Apart).then(|| StepSync::new(consumers, from.epoch));
         let lost = options.known.iter().map(message_of).collect();
         let dispatchers = job.dispatcher.addresses()?.len();
-        let protocol = ConsumerProtocol::new(job.id(), consumer, window, resume, lost).with_dispatchers(dispatchers);
+        let protocol = ConsumerProtocol::new(job.id(), consumer, window, resume, lost)
+            .with_dispatchers(dispatchers)
+            .with_job_name(job.name());
         let session = SessionDriver { dispatcher: job.dispatcher.clone(), fetcher, protocol };
         let task = runtime()?.spawn(session.run());
         Ok(Self {
             shared,
             progress,
             executable,
+            number,
             job: job.name().to_owned(),
             address: job.dispatcher.address.clone(),
             deadline: options.deadline,
@@ -192,6 +199,11 @@ impl ServiceStream {
     /// Returns the costs of the ops that ran in this process: see [`Executable::stats`].
     pub fn stats(&self) -> String {
         self.executable.stats()
+    }
+
+    /// Returns the number of the stream in traces: see [`Merge::stream`].
+    pub fn stream(&self) -> u64 {
+        self.number
     }
 
     /// Returns the samples that were skipped since the last call, in the order of the stream.

@@ -1,8 +1,8 @@
-//! Answers of the dispatcher that are a moment old. Callers who ask the same at once wait for one call.
+//! Keeps answers of the dispatcher for a short time. Callers that ask the same question at once wait for one call.
 //!
-//! Bounds: [`ANSWERS_MAX`] answers; a further one takes the place of those that are too old. An answer is used for
-//! [`AGE_MIN`], or for [`COST_FACTOR`] times as long as the call took, so that the calls for one caller take at most one
-//! hundredth of the dispatcher's time; but for at most [`AGE_MAX`]. A call ends after [`CALL_MAX`].
+//! Bounds: [`ANSWERS_MAX`] answers; a further answer replaces the expired ones. An answer is used for [`COST_FACTOR`]
+//! times as long as its call took, but for at least [`AGE_MIN`] and at most [`AGE_MAX`]. So the calls for one caller
+//! take at most one hundredth of the dispatcher's time. A call ends after [`CALL_MAX`].
 
 #![expect(clippy::disallowed_methods, reason = "answers have an age, and calls a deadline")]
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use forebay_core::{Error, ErrorKind, Result};
 use tokio::sync::Mutex;
 
-/// Answers that are kept.
+/// The most kept answers.
 const ANSWERS_MAX: usize = 256;
 const AGE_MIN: Duration = Duration::from_secs(1);
 const AGE_MAX: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ const COST_FACTOR: u32 = 100;
 /// The time limit of a call.
 const CALL_MAX: Duration = Duration::from_secs(10);
 
-/// One answer, and when it is too old. Locked while it is being asked for.
+/// One answer, and when it expires. The call that requests it holds the lock.
 type Slot<T> = Arc<Mutex<Option<(Instant, Result<Arc<T>>)>>>;
 
 /// The answers to questions of one kind.
@@ -37,10 +37,10 @@ impl<K, T> Default for Answers<K, T> {
 }
 
 impl<K: Eq + Hash, T> Answers<K, T> {
-    /// Returns a recent answer, or asks.
+    /// Returns a recent answer, or the result of `ask`.
     ///
     /// # Errors
-    /// Those of `ask`; Unavailable when it takes too long; Exhausted when too many different callers ask at once.
+    /// Any error of `ask`; Unavailable when it takes too long; Exhausted when too many different callers ask at once.
     pub(crate) async fn get(&self, key: K, ask: impl Future<Output = Result<T>>) -> Result<Arc<T>> {
         let slot = self.slot(key)?;
         let mut kept = slot.lock().await;
@@ -53,7 +53,7 @@ impl<K: Eq + Hash, T> Answers<K, T> {
         let late = |_| Err(Error::unavailable(format!("the dispatcher did not answer within {CALL_MAX:?}")));
         let answer = tokio::time::timeout(CALL_MAX, ask).await.unwrap_or_else(late).map(Arc::new);
         let age = (now.elapsed() * COST_FACTOR).clamp(AGE_MIN, AGE_MAX);
-        // A failed call is soon tried again: another dispatcher may lead by then.
+        // Another dispatcher may lead soon, so a failed call is repeated after the shortest time.
         let age = if answer.is_ok() { age } else { AGE_MIN };
         *kept = Some((Instant::now() + age, answer.clone()));
         answer

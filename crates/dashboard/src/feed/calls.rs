@@ -3,7 +3,7 @@
 use forebay_core::Result;
 use forebay_proto::{GetScaleResponse, JobStatus, Token, WorkerStatus};
 
-/// For whom a dashboard calls the dispatcher.
+/// The party for which a dashboard calls the dispatcher.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// For the dashboard itself, which samples history and events.
@@ -12,10 +12,10 @@ pub enum Caller {
     Visitor(Option<Token>),
 }
 
-/// The calls to a dispatcher. Each has the rights of its caller and no others.
+/// The calls to a dispatcher. Each call has only the rights of its caller.
 #[tonic::async_trait]
 pub trait Calls: Send + Sync + 'static {
-    /// Lists the jobs that the caller may see; with a name, those of the name, in full.
+    /// Lists the jobs that the caller may see. With a name that is not empty, lists only jobs of that name, in full.
     ///
     /// # Errors
     /// PermissionDenied; Exhausted, if the tenant calls too often; Unavailable.
@@ -33,8 +33,8 @@ pub trait Calls: Send + Sync + 'static {
     /// As [`Calls::jobs`]; PermissionDenied unless the caller is an administrator.
     async fn scale(&self, caller: &Caller) -> Result<GetScaleResponse>;
 
-    /// Returns the caller that may do as much as a visitor, so that both share answers: [`Caller::Own`] is the same as
-    /// a visitor without a token where the dispatcher requires none.
+    /// Returns an equivalent caller, so that callers with the same rights share answers: where the dispatcher requires
+    /// no token, a visitor without a token is the same as [`Caller::Own`].
     fn as_seen(&self, caller: &Caller) -> Caller {
         caller.clone()
     }

@@ -1,7 +1,7 @@
-//! What changed between two looks at a service. Pure.
+//! The changes between two snapshots of a service. Pure.
 //!
-//! Bounds: the last [`EVENTS_MAX`] events, of texts that are cut at [`TEXT_CHARS_MAX`] characters; at most [`BURST_MAX`]
-//! of one look, of which the last says how many there were more.
+//! Bounds: the last [`EVENTS_MAX`] events, with texts of at most [`TEXT_CHARS_MAX`] characters; at most [`BURST_MAX`]
+//! events of one snapshot, of which the last says how many were left out.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,14 +15,14 @@ const EVENTS_MAX: usize = 2000;
 const TEXT_CHARS_MAX: usize = 300;
 const BURST_MAX: usize = 100;
 
-/// Something that happened.
+/// An event in JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Event {
     /// When it was seen, in milliseconds since 1970.
     at_ms: u64,
     /// "job", "consumer", "scale", "skipped", "raced", "worker" or "dispatcher".
     kind: &'static str,
-    /// What happened, in words.
+    /// The event, in words.
     text: String,
     /// The job's tenant and name; `null` if it concerns the whole service.
     tenant: Option<String>,
@@ -32,16 +32,16 @@ pub(crate) struct Event {
     worker: Option<String>,
 }
 
-/// The last events, and the look before.
+/// The last events, and the state in the last snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     last: VecDeque<Event>,
     before: Option<Before>,
-    /// Why the last look failed.
+    /// Why the last snapshot failed; `None` if it did not.
     failure: Option<String>,
 }
 
-/// What the events of the next look need of this one.
+/// The part of a snapshot with which the next one is compared.
 #[derive(Debug, Default)]
 struct Before {
     jobs: HashMap<JobId, JobBefore>,
@@ -71,7 +71,7 @@ impl JobBefore {
 }
 
 impl Events {
-    /// Compares a look with the one before.
+    /// Compares a snapshot with the last one, and adds the events.
     pub(crate) fn add(&mut self, seen: &Snapshot) {
         let mut news = Vec::new();
         if self.failure.take().is_some() {
@@ -88,7 +88,7 @@ impl Events {
         self.push(seen.at_ms, news);
     }
 
-    /// Notes that a look failed.
+    /// Records that a snapshot failed.
     pub(crate) fn fail(&mut self, at_ms: u64, why: &str) {
         if self.failure.is_none() {
             self.push(at_ms, vec![of_service("dispatcher", format!("the dispatcher does not answer: {why}"), None)]);
@@ -123,7 +123,7 @@ impl Event {
         self.tenant.as_deref().zip(self.job.as_deref())
     }
 
-    /// Returns whether its text, kind, job or worker has this text, which is in lower case.
+    /// Returns whether its text, kind, job or worker contains this text, which is in lower case.
     pub(crate) fn has(&self, search: &str) -> bool {
         let texts = [Some(&*self.text), Some(self.kind), self.job.as_deref(), self.worker.as_deref()];
         texts.into_iter().flatten().any(|text| text.to_lowercase().contains(search))
@@ -172,7 +172,7 @@ fn jobs(before: &Before, jobs: &[JobStatus], news: &mut Vec<Event>) {
 }
 
 fn workers(before: &Before, workers: &[WorkerStatus], news: &mut Vec<Event>) {
-    // "working" and "idle" alternate all the time.
+    // A worker alternates between "working" and "idle" too often for events.
     let calm = |state: &str| if state == "idle" { "working".to_owned() } else { state.to_owned() };
     for worker in workers {
         let (id, now) = (&worker.worker, calm(&worker.state));

@@ -1,7 +1,8 @@
-//! Rates of jobs over time, made of the differences between two looks. Pure.
+//! Rates of jobs over time, computed from the differences between snapshots. Pure.
 //!
-//! Bounds: [`JOBS_MAX`] jobs, of which the one that was not seen for longest leaves; for each job [`FINE_MAX`] points of
-//! [`FINE_S`] seconds (an hour) and [`COARSE_MAX`] points of [`COARSE_S`] seconds (a day): 50 KB for a job, 20 MB in all.
+//! Bounds: [`JOBS_MAX`] jobs; a further job replaces the one that was not seen for longest. For each job, [`FINE_MAX`]
+//! points of [`FINE_S`] seconds (an hour) and [`COARSE_MAX`] points of [`COARSE_S`] seconds (a day): 50 KB for a job,
+//! 20 MB in all.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,14 +14,14 @@ const FINE_S: u64 = 2;
 const FINE_MAX: usize = 1800;
 const COARSE_S: u64 = 120;
 const COARSE_MAX: usize = 720;
-/// Two looks that are closer than this are one.
+/// A snapshot that follows the last one sooner is ignored.
 const APART_MIN_MS: u64 = 1500;
-/// Two looks that are further apart say nothing about the time between.
+/// Snapshots that are further apart make no point, because the time between them is unknown.
 const APART_MAX_MS: u64 = 60_000;
-/// Figures of a spark line.
+/// The most figures of a spark line.
 const SPARK_MAX: usize = 30;
 
-/// The figures of a moment.
+/// The figures of a job at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Point {
     /// Seconds since 1970.
@@ -30,7 +31,7 @@ pub(crate) struct Point {
     rows_per_s: f32,
     /// The share of its time for which the trainer waited; NaN, in JSON `null`, if it reported nothing.
     waited: f32,
-    /// Workers that there were, and that were wanted.
+    /// The number of workers, and the wanted number.
     workers: u16,
     wanted: u16,
 }
@@ -40,7 +41,7 @@ pub(crate) struct Point {
 struct Track {
     fine: VecDeque<Point>,
     coarse: VecDeque<Point>,
-    /// The last look, and the sums of the job then.
+    /// The time of the last snapshot in milliseconds, and the sums of the job in it.
     last: Option<(u64, ConsumerSums)>,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct Series {
 }
 
 impl History {
-    /// Adds a look at jobs, at so many milliseconds since 1970, with so many workers in all.
+    /// Adds a snapshot of jobs, taken `at_ms` milliseconds since 1970. `workers` is the number of all workers.
     pub(crate) fn add(&mut self, at_ms: u64, jobs: &[JobStatus], workers: usize) {
         for job in jobs.iter().filter(|job| job.consumers.iter().any(|c| c.attached)) {
             let id = (job.tenant.clone(), job.name.clone());
@@ -114,7 +115,7 @@ impl Track {
             return;
         }
         self.last = Some((at_ms, sums));
-        // The dispatcher was restarted, or this is another job of the same name.
+        // The sums begin anew: the dispatcher was restarted, or this is another job of the same name.
         if sums.batches < before.batches || sums.waited_ms < before.waited_ms {
             return;
         }
@@ -133,7 +134,7 @@ impl Track {
         self.add_coarse(point);
     }
 
-    /// Makes a coarse point of the fine ones of its time, once they are over.
+    /// Adds a coarse point, the mean of its fine points, once `point` is of the next coarse period.
     fn add_coarse(&mut self, point: Point) {
         let slot = |point: &Point| u64::from(point.at) / COARSE_S;
         let Some(before) = self.fine.len().checked_sub(2).map(|i| slot(&self.fine[i])) else { return };
@@ -160,7 +161,7 @@ fn push(points: &mut VecDeque<Point>, point: Point, most: usize) {
     points.push_back(point);
 }
 
-/// Sums up what the consumers of a job reported since the dispatcher started.
+/// Sums up the reports of the consumers of a job since the dispatcher started.
 fn total(job: &JobStatus) -> ConsumerSums {
     job.consumers.iter().filter_map(|c| c.total).fold(ConsumerSums::default(), |sum, of| ConsumerSums {
         waited_ms: sum.waited_ms.saturating_add(of.waited_ms),
@@ -185,11 +186,11 @@ mod tests {
     #[test]
     fn rates_are_differences_and_a_day_is_kept_in_bounds() {
         let mut history = History::default();
-        // Two days of looks, each two seconds: five batches a second, a quarter of the time waiting.
+        // Two days of snapshots, one every two seconds: five batches a second, a quarter of the time waiting.
         for look in 0..2 * 86_400 / FINE_S {
             let now = [job("a", 10 * look, 500 * look, 1500 * look)];
             history.add(2000 * look + 1000, &now, 2);
-            // A visitor's look in between is not another point.
+            // A visitor's snapshot in between adds no point.
             history.add(2000 * look + 1400, &now, 2);
         }
         let series = history.series(&(String::new(), "a".to_owned()));

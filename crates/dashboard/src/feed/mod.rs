@@ -1,9 +1,9 @@
-//! Asks the dispatcher for its callers, and remembers what it saw.
+//! Asks the dispatcher on behalf of callers, and keeps answers, history and events.
 //!
 //! - `calls`: the seam to the dispatcher; `remote`: over the network. (`server` has the calls of its own process.)
-//! - `answers`: what was asked a moment ago is not asked again, however many pages are open.
-//! - `history`: rates of jobs over time; `events`: what changed between two looks. Both are pure and bounded.
-//! - `sampler`: the task that looks every two seconds; `store`: what all of these share.
+//! - `answers`: keeps recent answers, so that any number of open pages makes one call.
+//! - `history`: rates of jobs over time; `events`: changes between two snapshots. Both are pure and bounded.
+//! - `sampler`: the task that takes a snapshot every two seconds; `store`: the state that all of these share.
 
 pub(crate) mod answers;
 pub(crate) mod calls;

@@ -1,6 +1,6 @@
-//! Calls to a dispatcher over the network: of several dispatchers, to the one that leads.
+//! Calls to a dispatcher over the network; of several dispatchers, to the leader.
 //!
-//! Bounds: [`LINKS_MAX`] connections, one for each token; the one that was made first is closed for another.
+//! Bounds: [`LINKS_MAX`] connections, one for each token; a further connection replaces the oldest one.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use tonic::{Response, Status};
 
 use super::calls::{Caller, Calls};
 
-/// Connections at a time.
+/// The most connections at a time.
 const LINKS_MAX: usize = 32;
 
 /// Calls to a service over the network.
@@ -55,7 +55,7 @@ impl RemoteCalls {
         Ok(client(link))
     }
 
-    /// Makes a call. After a call without an answer the next one connects anew, because another dispatcher may lead.
+    /// Makes a call. If the dispatcher does not answer, the next call connects anew, because another one may lead.
     async fn call<T, F>(&self, caller: &Caller, call: impl FnOnce(DispatcherClient<Link>) -> F) -> Result<T>
     where
         F: Future<Output = Result<Response<T>, Status>>,

@@ -1,4 +1,5 @@
-//! The task that looks at the service while the dashboard runs, so that history begins before the first visitor.
+//! The task that takes snapshots of the service while the dashboard runs, so that history begins before the first
+//! visitor.
 
 #![expect(clippy::disallowed_methods, reason = "it looks every two seconds, and points of a history have a time")]
 
@@ -11,12 +12,12 @@ use forebay_core::ErrorKind;
 use super::calls::Caller;
 use super::store::Store;
 
-/// The time between two looks.
+/// The time between two snapshots.
 const EVERY: Duration = Duration::from_secs(2);
-/// The time between two looks while the dashboard has no token of its own and the service requires one.
+/// The time between two snapshots while the dashboard has no token of its own and the service requires one.
 const REFUSED_EVERY: Duration = Duration::from_secs(60);
 
-/// Looks at the service until it is dropped.
+/// Takes snapshots of the service until the future is dropped.
 pub(crate) async fn sample(store: Arc<Store>) -> Infallible {
     loop {
         let look = store.snapshot(&Caller::Own).await;

@@ -1,4 +1,4 @@
-//! What requests and the sampler share: the calls, the answers a moment ago, history and events.
+//! The state that requests and the sampler share: the calls, the recent answers, history and events.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use super::history::{History, JobId, Series};
 use super::sampler::unix_ms;
 use crate::model::{Overview, Page, Snapshot};
 
-/// Everything that a dashboard knows.
+/// The state of a dashboard.
 pub(crate) struct Store {
     calls: Arc<dyn Calls>,
     services: Answers<Caller, Snapshot>,
@@ -35,10 +35,10 @@ impl Store {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what the caller may see, and adds it to the history.
+    /// Returns the snapshot that the caller may see, and adds it to the history.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// Any error of the calls.
     pub(crate) async fn snapshot(&self, caller: &Caller) -> Result<Arc<Snapshot>> {
         let caller = self.calls.as_seen(caller);
         let seen = self.services.get(caller.clone(), self.look(&caller)).await?;
@@ -60,7 +60,7 @@ impl Store {
     /// Returns one job in full, as the caller may see it.
     ///
     /// # Errors
-    /// NotFound; Invalid if several tenants have a job of this name and none is named; those of the calls.
+    /// NotFound; Invalid if `tenant` is `None` and several tenants have a job of this name; any error of the calls.
     pub(crate) async fn job(&self, caller: &Caller, name: &str, tenant: Option<&str>) -> Result<JobStatus> {
         if name.is_empty() {
             return Err(Error::invalid("no job is named").hint("give the parameter name"));
@@ -92,8 +92,8 @@ impl Store {
         Overview::of(seen, page, |job| history.spark(job))
     }
 
-    /// Returns the events that the caller may see, the newest first: those of jobs that it sees, and those of the whole
-    /// service if it is an administrator.
+    /// Returns the events that the caller may see, the newest first: events of jobs that it sees, and events of the
+    /// whole service if it is an administrator.
     pub(crate) fn list_events(&self, seen: &Snapshot, search: &str, most: usize) -> Vec<Event> {
         let jobs: std::collections::HashSet<_> = seen.jobs.iter().map(|job| (&*job.tenant, &*job.name)).collect();
         let may_see = |event: &Event| match event.concerns() {
@@ -103,7 +103,7 @@ impl Store {
         self.events().list(|event| may_see(event) && (search.is_empty() || event.has(search)), most)
     }
 
-    /// Compares a look of the sampler with the one before.
+    /// Adds the events of a snapshot of the sampler, or the event that the snapshot failed.
     pub(crate) fn note(&self, look: Result<&Snapshot, &Error>) {
         match look {
             Ok(seen) => self.events().add(seen),

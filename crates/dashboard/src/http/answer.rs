@@ -13,7 +13,7 @@ pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 pub(super) type Answer = Response<Body>;
 
 const JSON: &str = "application/json; charset=utf-8";
-/// No script but the embedded ones, no other site's content, and no page around these pages.
+/// Allows embedded scripts only, no content of other sites, and no page that shows these pages in a frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// The headers that every answer has.
@@ -52,7 +52,7 @@ pub(super) fn json(value: &impl Serialize) -> Answer {
     }
 }
 
-/// Answers with JSON that is a text already.
+/// Answers with an encoded JSON text.
 pub(super) fn json_text(text: &'static [u8]) -> Answer {
     answer(StatusCode::OK, JSON, whole(text))
 }
@@ -67,7 +67,7 @@ pub(super) struct Failure<'a> {
 struct Reason<'a> {
     kind: ErrorKind,
     message: &'a str,
-    /// What to do; `null` if that is not known.
+    /// The remedy; `null` if none is known.
     hint: Option<&'a str>,
     /// The address of the dispatcher that leads, if this one does not.
     leader: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! The embedded files: found by their whole path, so there is no path that leads elsewhere.
+//! The embedded files. A request must name the whole path of one of them, so no path leads elsewhere.
 
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
@@ -58,7 +58,7 @@ mod tests {
         assert!(all < ALL_BYTES_MAX, "{all} bytes");
         for (path, _, content) in FILES {
             let text = std::str::from_utf8(content).expect("text");
-            // An address in a namespace of SVG loads nothing.
+            // The address of the SVG namespace is only a name: a browser does not load it.
             let elsewhere = text.replace("http://www.w3.org/", "");
             assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"), "{path}");
             for unsafe_ in [

@@ -1,9 +1,9 @@
 //! Refuses requests before they are answered. Pure.
 //!
-//! - Only GET and HEAD, without a body: nothing here changes anything.
+//! - Only GET and HEAD without a body are allowed, because the server only reads.
 //! - The Host header must be an IP address, `localhost` or a name that the options allow. A web page of another site
 //!   whose name was made to point here (DNS rebinding) has its own name in that header.
-//! - A request that a script of another site sent is refused (Origin, Sec-Fetch-Site), and no answer allows one (CORS).
+//! - A request from a script of another site is refused (Origin, Sec-Fetch-Site), and no answer allows one (CORS).
 
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ fn refuse(status: StatusCode, message: impl Into<String>, hint: &str) -> Refusal
     Refusal { status, error: Error::new(kind, message).hint(hint) }
 }
 
-/// Checks a request, with the names of hosts that are allowed besides addresses and `localhost`.
+/// Checks a request. `hosts` are the allowed names besides addresses and `localhost`.
 pub(super) fn check<B>(request: &Request<B>, hosts: &[String]) -> Result<(), Refusal> {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let message = "this server only answers questions".to_owned();
@@ -60,10 +60,10 @@ pub(super) fn check<B>(request: &Request<B>, hosts: &[String]) -> Result<(), Ref
     Ok(())
 }
 
-/// Returns the token that a request carries. It is never read from the address, which is logged and remembered.
+/// Returns the token in a request's header. A token in the url is ignored, because browsers and proxies record urls.
 ///
 /// # Errors
-/// Invalid when the header is none of a bearer token.
+/// Invalid when the header has no bearer token.
 pub(super) fn token(headers: &HeaderMap) -> Result<Option<Token>> {
     let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let wrong =

@@ -1,7 +1,7 @@
-//! Live streams: server-sent events, one look every two seconds.
+//! Live streams: server-sent events, one snapshot every two seconds.
 //!
-//! Bounds: [`LIVE_MAX`] streams, each without a queue (the next look is taken when the client has read the last one);
-//! a stream ends after [`STREAM_MAX`], and the page opens another.
+//! Bounds: [`LIVE_MAX`] streams, each without a queue (the server takes the next snapshot when the client has read the
+//! last one); a stream ends after [`STREAM_MAX`], and the page opens another.
 
 #![expect(clippy::disallowed_methods, reason = "a stream looks every two seconds, until its end")]
 
@@ -26,11 +26,11 @@ use crate::feed::calls::Caller;
 use crate::feed::store::Store;
 use crate::model::Detail;
 
-/// Streams at a time; further pages ask every few seconds instead.
+/// The most streams at a time; further pages send a request every few seconds instead.
 const LIVE_MAX: usize = 64;
 /// The longest life of a stream.
 const STREAM_MAX: Duration = Duration::from_secs(3600);
-/// The time between two looks.
+/// The time between two snapshots.
 const EVERY: Duration = Duration::from_secs(2);
 const KIND: &str = "text/event-stream; charset=utf-8";
 
@@ -43,7 +43,7 @@ impl Default for LiveSlots {
     }
 }
 
-/// A stream under way.
+/// The state of an open stream.
 struct Live {
     store: Arc<Store>,
     caller: Caller,

@@ -1,4 +1,4 @@
-//! The HTTP server: only reads, and only for whom the dispatcher answers.
+//! The HTTP server. It only reads, and only with the rights that the dispatcher gives to the caller's token.
 //!
 //! - `server`: listens, and bounds connections; `guard`: refuses requests before they are answered.
 //! - `route`: the paths; `live`: streams of server-sent events; `answer`: bodies and headers; `assets`: embedded files.

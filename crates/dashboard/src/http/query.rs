@@ -10,7 +10,7 @@ const EVENTS: usize = 200;
 /// The most characters of a search.
 const SEARCH_CHARS_MAX: usize = 200;
 
-/// What a live stream shows.
+/// The content of a live stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum View {
     #[default]
@@ -20,20 +20,20 @@ pub(super) enum View {
     Events,
 }
 
-/// The parameters of a request. A parameter that no path has is refused.
+/// The parameters of a request. A parameter that no path uses is refused.
 #[derive(Debug, Default)]
 pub(super) struct Query {
     pub(super) page: Page,
     pub(super) name: String,
     pub(super) tenant: Option<String>,
     pub(super) view: View,
-    /// The text that events must have, in lower case, and the most of them.
+    /// The text that events must contain, in lower case, and the most events of the answer.
     pub(super) search: String,
     pub(super) events: usize,
 }
 
 impl Query {
-    /// Reads the part of an address behind `?`.
+    /// Parses the part of a url after `?`.
     ///
     /// # Errors
     /// Invalid for a parameter that does not exist, or a value that it cannot have.
@@ -82,7 +82,7 @@ mod tests {
         let query = Query::parse("name=%3Cscript%3E+a%2Fb&tenant=&limit=7&view=job&search=ABC").expect("valid");
         assert_eq!((&*query.name, query.tenant.as_deref(), query.page.limit), ("<script> a/b", Some(""), 7));
         assert_eq!((query.view, &*query.search), (View::Job, "abc"));
-        // Not UTF-8: it becomes text that no job has.
+        // A name that is not UTF-8 becomes a text that is the name of no job.
         assert_eq!(Query::parse("name=%FF%FE").expect("valid").name, "\u{fffd}\u{fffd}");
         for wrong in ["limit=0", "limit=201", "limit=-1", "offset=x", "sort=size", "most=0", "view=x", "token=a", "x"] {
             assert!(Query::parse(wrong).is_err(), "{wrong}");

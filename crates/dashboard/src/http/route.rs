@@ -15,10 +15,10 @@ use crate::feed::calls::Caller;
 use crate::feed::store::Store;
 use crate::model::{Caching, Detail, Page, Scale, Snapshot, Summary, Worker, WorkerCounts};
 
-/// Where the API is.
+/// The beginning of the paths of the API.
 const API: &str = "/api/v1/";
 
-/// What requests need.
+/// The state that requests use.
 pub(super) struct Site {
     pub(super) store: Arc<Store>,
     /// Names of hosts that are allowed.
@@ -34,14 +34,14 @@ struct Jobs<'a> {
     jobs: Vec<Summary<'a>>,
 }
 
-/// What is cached of jobs, in JSON.
+/// The caches of jobs in JSON.
 #[derive(Serialize)]
 struct Caches<'a> {
     at_ms: u64,
     jobs: Vec<JobCache<'a>>,
 }
 
-/// What workers cache of one job, in JSON.
+/// The caches of one job in its workers, in JSON.
 #[derive(Serialize)]
 struct JobCache<'a> {
     tenant: &'a str,
@@ -115,7 +115,7 @@ async fn api<B>(request: &Request<B>, what: &str, site: &Arc<Site>) -> Result<An
         }
         "events" => json(&store.list_events(&*store.snapshot(&caller).await?, &query.search, query.events)),
         "live" => {
-            // The first look decides whether the caller may have the stream at all.
+            // The first call decides whether the caller may open the stream.
             match query.view {
                 View::Job => drop(job(store, &caller, &query).await?),
                 _ => drop(store.snapshot(&caller).await?),

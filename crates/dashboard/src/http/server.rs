@@ -1,7 +1,7 @@
 //! Listens, and bounds connections.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections, of which a further one closes the oldest; a head of [`HEAD_BYTES_MAX`] that
-//! arrives within [`HEAD_MAX`]; a connection ends after [`CONNECTION_MAX`].
+//! Bounds: [`CONNECTIONS_MAX`] connections (a further one closes the oldest); a head of [`HEAD_BYTES_MAX`] that arrives
+//! within [`HEAD_MAX`]; a connection ends after [`CONNECTION_MAX`].
 
 #![expect(clippy::disallowed_methods, reason = "a listener that fails is tried again after a pause")]
 
@@ -23,11 +23,11 @@ use crate::feed::calls::Calls;
 use crate::feed::sampler::sample;
 use crate::feed::store::Store;
 
-/// Connections at a time.
+/// The most connections at a time.
 const CONNECTIONS_MAX: usize = 1024;
 /// The most bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// The time for a request's head, and for which a connection may be idle between two requests.
+/// The time limit of a request's head, and of a connection that is idle between two requests.
 const HEAD_MAX: Duration = Duration::from_secs(15);
 /// The longest life of a connection: a little longer than that of a live stream.
 const CONNECTION_MAX: Duration = Duration::from_secs(3700);
@@ -41,7 +41,7 @@ pub struct HttpOptions {
     pub listen: SocketAddr,
     /// Whether any free port will do if that of `listen` is taken.
     pub any_port: bool,
-    /// Names of hosts in requests that it answers, besides IP addresses and `localhost`.
+    /// The host names that requests may use, besides IP addresses and `localhost`.
     pub hosts: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ async fn accept(listener: TcpListener, site: Arc<Site>) -> Infallible {
     }
 }
 
-/// A connection, which ends when it is dropped.
+/// A connection, which closes when it is dropped.
 struct Connection(JoinHandle<()>);
 
 impl Drop for Connection {
@@ -130,6 +130,6 @@ async fn serve(socket: TcpStream, site: Arc<Site>) {
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX).max_buf_size(HEAD_BYTES_MAX);
     let connection = builder.serve_connection(TokioIo::new(socket), answer);
-    // The client sees the errors of its connection.
+    // The client notices errors of its connection, so they are ignored here.
     let _ = tokio::time::timeout(CONNECTION_MAX, connection).await;
 }

@@ -1,4 +1,4 @@
-//! The server as a browser, an attacker and another tenant see it.
+//! The server as seen by a browser, an attacker and another tenant.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -64,10 +64,10 @@ fn serve() -> SocketAddr {
     address
 }
 
-/// Sends bytes and returns what comes until the server closes or enough has come.
+/// Sends bytes, and returns the received bytes once the server closes or `enough` bytes have arrived.
 async fn exchange(at: SocketAddr, request: &str, enough: usize) -> String {
     let mut socket = TcpStream::connect(at).await.expect("connected");
-    // A server that has refused a request may close before it is all sent.
+    // A server that refuses a request may close before it has received all of it.
     let _ = socket.write_all(request.as_bytes()).await;
     let (mut got, mut part) = (Vec::new(), [0; 4096]);
     while got.len() < enough {
@@ -107,7 +107,7 @@ async fn a_tenant_sees_its_own_and_nobody_without_a_token_sees_anything() {
     let (_, _, of_a) = get(at, "/api/v1/overview", Some("a")).await;
     assert!(of_a.contains("<script>alert(1)</script>") && !of_a.contains("secret of b"), "{of_a}");
     assert_eq!((&json(&of_a)["jobs_found"], &json(&of_a)["scale"]), (&Value::from(2), &Value::Null));
-    // What belongs to another tenant is answered as what does not exist.
+    // A job of another tenant gets the same answer as a job that does not exist.
     for (query, status) in
         [("name=secret+of+b", 404), ("name=same&tenant=b", 404), ("name=same", 200), ("name=none", 404)]
     {
@@ -125,7 +125,7 @@ async fn a_tenant_sees_its_own_and_nobody_without_a_token_sees_anything() {
     let (status, _, two) = get(at, "/api/v1/job?name=same", Some("admin")).await;
     assert!(status == 400 && two.contains("several tenants"), "{two}");
     assert_eq!(get(at, "/api/v1/job?name=same&tenant=b", Some("admin")).await.0, 200);
-    // The keys of jobs, with which chunks are read, are in no answer.
+    // No answer has the key of a job, because the key allows reading its chunks.
     assert!(!of_all.contains("key"), "{of_all}");
 }
 
@@ -166,7 +166,7 @@ async fn every_answer_forbids_what_pages_of_others_would_do() {
     let posted =
         refused(format!("POST /api/v1/jobs HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"));
     assert!(posted.await.contains("allow: GET, HEAD"));
-    // A head that is too long, and one that is no HTTP.
+    // A head that is too long, and a head that is not HTTP.
     let long = refused(format!("GET / HTTP/1.1\r\nHost: {at}\r\nX: {}\r\n\r\n", "x".repeat(40_000))).await;
     assert!(long.is_empty() || long.starts_with("HTTP/1.1 431"), "{long}");
     assert!(refused("\u{16}\u{3}\u{1}nonsense\r\n\r\n".to_owned()).await.len() < 500);
@@ -194,7 +194,7 @@ async fn streams_are_live_and_bounded_and_end_with_their_client() {
         assert!(open.len() <= 64, "too many streams");
     };
     assert_eq!(&refused[9..], b"429");
-    // The places are free again once the clients are gone.
+    // The server accepts new streams once the clients are gone.
     drop(open);
     let free = async {
         let request = format!("GET /api/v1/live?view=workers HTTP/1.1\r\n{head}");

@@ -1,4 +1,4 @@
-//! What needs a person's attention.
+//! Alarms: conditions of a service that need a person's attention.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::Snapshot;
 
 /// The most alarms of an answer.
 const ALARMS_MAX: usize = 50;
-/// A wait of a trainer from which it is an alarm.
+/// The shortest wait of a trainer that is an alarm, in milliseconds.
 const WAIT_MS: u64 = 10_000;
 
 /// An alarm in JSON.
@@ -14,7 +14,7 @@ const WAIT_MS: u64 = 10_000;
 pub struct Alarm {
     /// "error" or "warning".
     pub level: &'static str,
-    /// What is wrong, in words.
+    /// The fault, in words.
     pub text: String,
     /// The job's tenant and name; `null` if it concerns no single job.
     pub tenant: Option<String>,
@@ -22,7 +22,7 @@ pub struct Alarm {
     pub job: Option<String>,
 }
 
-/// Returns what needs attention, the worst first.
+/// Returns the alarms of a snapshot, the worst first.
 pub fn alarms(snapshot: &Snapshot) -> Vec<Alarm> {
     let mut found = Vec::new();
     let mut add = |level, text: String, job: Option<(&str, &str)>| {

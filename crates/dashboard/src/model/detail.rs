@@ -18,7 +18,7 @@ pub struct Detail<'a> {
     pub progress: Option<f64>,
     /// The last minute of all consumers.
     pub recent: Recent,
-    /// What holds it back.
+    /// Its bottleneck.
     pub why: Verdict,
     /// The ops as written, the source first.
     pub written: Vec<Written<'a>>,
@@ -51,7 +51,7 @@ pub struct InFlight<'a> {
 }
 
 impl<'a> Detail<'a> {
-    /// Makes the JSON of a job that was asked for by its name.
+    /// Makes the JSON of a job that a call requested by its name.
     pub fn of(job: &'a JobStatus, snapshot: &Snapshot) -> Self {
         Self {
             at_ms: snapshot.at_ms,

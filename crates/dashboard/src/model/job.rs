@@ -32,7 +32,7 @@ pub struct Job<'a> {
     pub priority: u32,
     /// Threads of its consumers' local workers.
     pub local_threads: u32,
-    /// The ops that its consumers run, and the bytes of a row on the network; empty if there is no choice.
+    /// The ops that its consumers run, and the bytes of a row on the network, in words; empty if there is no choice.
     pub cut: &'a str,
     /// The last decisions on the workers, the oldest first.
     pub decisions: Vec<Decision<'a>>,
@@ -40,11 +40,11 @@ pub struct Job<'a> {
     pub caching: Vec<Caching<'a>>,
     /// The work of workers for it, by kind, and its cost.
     pub worked: Vec<WorkerCost<'a>>,
-    /// The costs of its ops, in the order in which they run; only if the job was asked for by its name.
+    /// The costs of its ops, in the order in which they run; empty unless the call requested the job by its name.
     pub ops: Vec<Op<'a>>,
 }
 
-/// What a worker caches of a job.
+/// The cache of one worker for a job.
 #[derive(Debug, Clone, Serialize)]
 pub struct Caching<'a> {
     /// The worker's id.
@@ -58,13 +58,13 @@ pub struct Caching<'a> {
 pub struct Decision<'a> {
     /// Seconds since then.
     pub ago_s: f64,
-    /// Workers that were wanted before.
+    /// The wanted number of workers before the decision.
     pub before: u32,
-    /// Workers that are wanted since.
+    /// The wanted number of workers since the decision.
     pub workers: u32,
     /// The reason, in words.
     pub reason: &'a str,
-    /// The ops that consumers run since, as for a job.
+    /// The ops that consumers run since the decision, as for a job.
     pub cut: &'a str,
     /// The rule, and its input figures.
     pub figures: Value,
@@ -83,7 +83,7 @@ pub struct WorkerCost<'a> {
     pub cost: f64,
     /// The job's part of the workers' idle time.
     pub idle_seconds: f64,
-    /// The cost of that.
+    /// The cost of that idle time.
     pub idle_cost: f64,
 }
 

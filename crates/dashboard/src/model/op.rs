@@ -16,19 +16,19 @@ pub struct Op<'a> {
     pub rows_in: u64,
     /// Rows that came out.
     pub rows_out: u64,
-    /// Of `rows_in`, those that were found in a cache.
+    /// The rows of `rows_in` that a cache had.
     pub rows_found: u64,
-    /// Seconds of threads.
+    /// Thread-seconds.
     pub seconds: f64,
     /// Bytes that went in.
     pub bytes_in: u64,
     /// Bytes that came out.
     pub bytes_out: u64,
-    /// Recent microseconds of a thread for an input row.
+    /// The recent cost of an input row, in microseconds of a thread.
     pub row_us: f64,
     /// Whether the figures are from earlier jobs with the same pipeline.
     pub earlier: bool,
-    /// The share of the time of all ops' threads at the recent cost of a row, 0 to 1; `null` if there is none.
+    /// The op's share of the thread time of all ops at their recent costs, 0 to 1; `null` if no op has a cost.
     pub share: Option<f64>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Op<'a> {
     }
 }
 
-/// Returns the time of an op's rows at the recent cost of one.
+/// Returns the time of an op's rows at the recent cost of a row.
 fn weight(op: &OpStatus) -> f64 {
     op.row_us * op.rows_in as f64
 }

@@ -24,7 +24,7 @@ pub struct Overview<'a> {
     pub workers: WorkerCounts<'a>,
     /// `null` for callers that are no administrators.
     pub scale: Option<Scale<'a>>,
-    /// What needs attention, the worst first.
+    /// The alarms, the worst first.
     pub alarms: Vec<Alarm>,
 }
 
@@ -39,7 +39,7 @@ pub struct WorkerCounts<'a> {
     pub by_state: BTreeMap<&'a str, usize>,
     /// Live workers, by kind.
     pub by_kind: BTreeMap<&'a str, usize>,
-    /// What the live workers cost for an hour.
+    /// The cost of the live workers for an hour.
     pub price: f64,
 }
 

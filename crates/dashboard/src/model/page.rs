@@ -1,4 +1,4 @@
-//! The part of a long list that a caller wants.
+//! The part of a long list that a caller requests.
 
 use forebay_core::{Error, Result};
 use forebay_proto::{JobStatus, WorkerStatus};
@@ -37,7 +37,7 @@ impl Default for Page {
 }
 
 impl Page {
-    /// Returns a page that has everything.
+    /// Returns a page without a limit and without a search.
     pub fn all() -> Self {
         Self { limit: usize::MAX, ..Self::default() }
     }
@@ -45,7 +45,7 @@ impl Page {
     /// Sets one parameter of a query; `false` if a page has no such parameter.
     ///
     /// # Errors
-    /// Invalid, with what the parameter may be.
+    /// Invalid, with the allowed values.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool> {
         match name {
             "offset" => self.offset = value.parse().map_err(|_| wrong(name, value, "a number from 0"))?,
@@ -100,7 +100,7 @@ impl Page {
     }
 }
 
-/// Returns how early a job of a state is listed.
+/// Returns the rank of a state in the list; the lowest rank comes first.
 fn rank(state: &str) -> usize {
     ["waiting for workers", "running", "no consumer", "finished"].iter().position(|s| *s == state).unwrap_or(4)
 }

@@ -3,7 +3,7 @@
 use forebay_proto::ConsumerStatus;
 use serde::Serialize;
 
-/// The milliseconds of a step that was too short to measure.
+/// The assumed duration of a step that was too short to measure, in milliseconds.
 const STEP_MIN_MS: f64 = 0.5;
 
 /// Rates over the last minute, of one consumer or of all consumers of a job.
@@ -13,18 +13,18 @@ pub struct Recent {
     pub seconds: f64,
     /// The share of its time for which the trainer waited, 0 to 1; `null` if nothing was reported.
     pub waited: Option<f64>,
-    /// Batches that the trainer took, a second.
+    /// Batches that the trainer took per second.
     pub batches_per_s: f64,
-    /// Rows, a second.
+    /// Rows per second.
     pub rows_per_s: f64,
-    /// Bytes of these rows as transferred, a second.
+    /// Transferred bytes of these rows per second.
     pub bytes_per_s: f64,
-    /// Batches a second that the trainer would take if it never waited; `null` if it took none.
+    /// Batches that the trainer would take per second if it never waited; `null` if it took none.
     pub demand_per_s: Option<f64>,
 }
 
 impl Recent {
-    /// Sums up the reports of consumers that a process reads.
+    /// Sums up the reports of the attached consumers.
     pub fn of(consumers: &[ConsumerStatus]) -> Self {
         let mut sum = Self::default();
         let (mut waited, mut spent, mut demand) = (0.0, 0.0, 0.0);

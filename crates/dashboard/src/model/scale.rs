@@ -6,11 +6,11 @@ use serde::Serialize;
 /// The wanted workers in JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Scale<'a> {
-    /// `null` while it is not known: then keep the present workers.
+    /// `null` while it is not known. A provisioner then keeps the present workers.
     pub wanted: Option<u32>,
     /// Workers that compute now.
     pub workers: u32,
-    /// The most that may be wanted.
+    /// The upper limit of `wanted`.
     pub max_workers: u32,
     /// The scaling policy.
     pub policy: &'a str,
@@ -25,17 +25,17 @@ pub struct Kind<'a> {
     pub kind: &'a str,
     /// Whether these are spot workers.
     pub spot: bool,
-    /// The price of one for an hour.
+    /// The price of one worker for an hour.
     pub price: f64,
-    /// The threads of one.
+    /// The threads of one worker.
     pub threads: u32,
     /// `null` while it is not known.
     pub wanted: Option<u32>,
-    /// Workers of this type that there are.
+    /// The present workers of this type.
     pub workers: u32,
-    /// The most that can be started.
+    /// The most workers of this type that can be started.
     pub max: u32,
-    /// The speed of one thread, relative to those of other kinds.
+    /// The speed of one thread, relative to threads of other kinds.
     pub pace: f64,
     /// Why this many are wanted.
     pub reason: &'a str,

@@ -1,8 +1,8 @@
-//! What a dispatcher answered.
+//! A snapshot of a service: the answers of the dispatcher to one caller.
 
 use forebay_proto::{GetScaleResponse, JobStatus, WorkerStatus};
 
-/// What a dispatcher answered to one caller.
+/// The answers of a dispatcher to one caller.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// Milliseconds since 1970, by the clock of the process that asked.

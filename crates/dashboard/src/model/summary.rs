@@ -22,7 +22,7 @@ pub struct Summary<'a> {
     pub epochs: Option<u64>,
     /// The consumed share of all splits, of the slowest consumer, 0 to 1; `null` if it is endless.
     pub progress: Option<f64>,
-    /// Its consumers, and those that a process reads.
+    /// The number of its consumers, and of its attached consumers.
     pub consumers: usize,
     /// See `consumers`.
     pub attached: usize,
@@ -36,11 +36,11 @@ pub struct Summary<'a> {
     pub skipped: u64,
     /// Splits under speculative execution.
     pub raced: u64,
-    /// What workers cost for it since the dispatcher started, idle time included; 0 if no worker has a price.
+    /// The cost of workers for it since the dispatcher started, idle time included; 0 if no worker has a price.
     pub cost: f64,
-    /// What holds it back.
+    /// Its bottleneck.
     pub why: Verdict,
-    /// Batches a second, the oldest first, one figure every two seconds; empty if no history was sampled.
+    /// Batches per second, the oldest first, one figure every two seconds; empty if no history was sampled.
     pub spark: Vec<f32>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// Returns the consumed share of a job's splits, of its slowest consumer; `None` if it is endless.
+/// Returns the share of a job's splits that its slowest consumer has consumed; `None` if the job is endless.
 pub fn progress(job: &JobStatus) -> Option<f64> {
     if job.state == "finished" {
         return Some(1.0);
@@ -82,7 +82,7 @@ pub fn progress(job: &JobStatus) -> Option<f64> {
     job.consumers.iter().map(of).try_fold(1.0, |least: f64, share| Some(least.min(share?)))
 }
 
-/// Returns what workers cost for a job, idle time included.
+/// Returns the cost of workers for a job, idle time included.
 pub fn cost(job: &JobStatus) -> f64 {
     job.worked.iter().map(|worked| worked.cost + worked.idle_cost).sum()
 }

@@ -1,4 +1,4 @@
-//! The figures from which the sentence is made.
+//! The figures behind the sentence.
 
 use forebay_proto::{JobStatus, WorkerStatus};
 use serde_json::Value;
@@ -10,15 +10,15 @@ use crate::model::{Op, Recent};
 pub struct Figures {
     /// As in a job.
     pub state: String,
-    /// Consumers that a process reads.
+    /// Consumers that a process is attached to.
     pub attached: usize,
     /// The last minute.
     pub recent: Recent,
     /// The longest current wait of a trainer, in seconds.
     pub waiting_s: f64,
-    /// Workers that compute now, without local ones.
+    /// Workers that compute now, without local workers.
     pub workers: u32,
-    /// What one of them costs for an hour; `None` if they report no price.
+    /// The price of one such worker for an hour; `None` if they report no price.
     pub price: Option<f64>,
     /// How many workers are needed.
     pub need: Need,
@@ -31,27 +31,27 @@ pub struct Figures {
 /// How many workers a job needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Need {
-    /// Nothing is decided or measured yet.
+    /// No decision and no measurement exists yet.
     #[default]
     Unknown,
     /// The service's policy measured the job and wants this many.
     Wanted(u32),
-    /// The number is fixed by the user, and the rates make it about this many.
+    /// The user fixed the number of workers; by the rates, the job needs about this many.
     Estimated(u32),
 }
 
 /// Why more workers would not help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// They share a bottleneck.
+    /// The workers share a bottleneck.
     Shared,
-    /// They make enough; single splits are late.
+    /// The workers produce enough; single splits are late.
     Ahead,
-    /// The limit is reached: so many are needed, and so many are allowed.
+    /// The limit is reached: the number of needed workers, and of allowed workers.
     AtMost(u32, u32),
-    /// The policy has tried more of them as often as it may.
+    /// The policy has tried more workers, up to its limit of trials, without success.
     Unmet,
-    /// There are none: everything runs in the trainer's process.
+    /// There are no workers: all ops run in the trainer's process.
     InProcess,
 }
 
@@ -68,7 +68,7 @@ pub struct TopOp {
 
 /// The most characters of an op's title in a sentence.
 const TITLE_CHARS_MAX: usize = 60;
-/// A demand above the rate by this factor is not met.
+/// A demand is unmet if it exceeds the rate by this factor.
 const UNMET_FACTOR: f64 = 1.05;
 /// The most workers of an estimate, as a factor of the present ones: beyond that, another bottleneck comes first.
 const ESTIMATE_FACTOR_MAX: f64 = 16.0;
@@ -106,8 +106,8 @@ impl Figures {
 impl Figures {
     /// Takes the figures of a trainer that computes its batches itself.
     ///
-    /// `waited_s` and `step_s` are the seconds of the last minute for which it waited and trained, `batches` the batches that
-    /// it took, and `ops` the seconds of threads in each op.
+    /// `waited_s` and `step_s` are the seconds of the last minute for which it waited and trained, `batches` is the
+    /// number of batches that it took, and `ops` has the thread-seconds of each op.
     pub fn in_process(waited_s: f64, step_s: f64, batches: u64, ops: &[(String, f64)]) -> Self {
         let seconds = waited_s + step_s;
         let all: f64 = ops.iter().map(|(_, seconds)| seconds).sum();
@@ -132,7 +132,7 @@ impl Figures {
     }
 }
 
-/// Reads the last decision of the service's policy; `None` if it measured nothing, or the user fixed the number.
+/// Reads the last decision of the service's policy; `None` if it has no measurement, or the user fixed the number.
 fn decided(job: &JobStatus) -> Option<(Need, Option<Hold>)> {
     let last: Value = serde_json::from_str(&job.decisions.last()?.json).ok()?;
     let number = |name: &str| last[name].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
@@ -147,7 +147,7 @@ fn decided(job: &JobStatus) -> Option<(Need, Option<Hold>)> {
     Some((Need::Wanted(job.workers), hold))
 }
 
-/// Estimates how many workers would meet the demand, if each makes as many batches as now.
+/// Estimates how many workers would meet the demand, if each keeps its present rate.
 fn estimated(recent: &Recent, workers: u32) -> Need {
     let Some(demand) = recent.demand_per_s.filter(|_| recent.batches_per_s > 0.0 && workers > 0) else {
         return Need::Unknown;

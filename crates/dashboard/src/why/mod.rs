@@ -1,7 +1,7 @@
-//! One sentence that says what holds a job back: data, training, or nothing that is known.
+//! One sentence that names the bottleneck of a job: data, training, or unknown.
 //!
-//! Pure: a function of the figures that the dispatcher lists. The number of workers is the one that the service's own
-//! policy wants, so the sentence agrees with the decisions; only a service with a fixed number gets an estimate.
+//! Pure: a function of the figures that the dispatcher lists. The sentence uses the number of workers that the
+//! service's own policy wants, so it agrees with the decisions. Only a service with a fixed number gets an estimate.
 
 mod figures;
 mod sentence;
@@ -14,7 +14,7 @@ use serde::Serialize;
 pub use figures::{Figures, Hold, Need, TopOp};
 pub use sentence::judge;
 
-/// What holds a job back.
+/// The bottleneck of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -22,26 +22,26 @@ pub enum Bound {
     Data,
     /// Data waits for training.
     Training,
-    /// Too little was reported.
+    /// The consumers have reported too little.
     Unknown,
-    /// The job is over, or nobody reads it.
+    /// The job is over, or no consumer is attached.
     Nothing,
 }
 
-/// What holds a job back, in JSON.
+/// The bottleneck of a job in JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
     /// "data", "training", "unknown" or "nothing".
     pub bound: Bound,
-    /// The same for people, with the figures.
+    /// The sentence for people, with the figures.
     pub sentence: String,
-    /// The costliest op; `null` if ops were not asked for or none was measured.
+    /// The costliest op; `null` if the call did not request ops, or none was measured.
     pub op: Option<String>,
-    /// How many workers more (or, below 0, fewer) would be right; `null` if it is not known.
+    /// How many more workers (below 0: fewer) the job needs; `null` if it is not known.
     pub workers_more: Option<i64>,
 }
 
-/// Says what holds a job back. The op is named only if the job was asked for by its name.
+/// Returns the bottleneck of a job. It names an op only if the call requested the job by its name.
 pub fn why(job: &JobStatus, workers: &[WorkerStatus]) -> Verdict {
     judge(&Figures::of(job, workers))
 }

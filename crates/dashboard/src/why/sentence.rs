@@ -1,15 +1,15 @@
-//! From figures to the sentence.
+//! Makes the sentence from the figures.
 
 use super::{Bound, Figures, Hold, Need, Verdict};
 
-/// The share of its time for which training may wait and still not be held back by data.
+/// If training waits for a larger share of its time, data is the bottleneck.
 const WAITED_MAX: f64 = 0.05;
-/// The seconds of reports from which they say something.
+/// With reports of fewer seconds, the bottleneck is unknown.
 const SECONDS_MIN: f64 = 2.0;
-/// The seconds from which a time is called a minute.
+/// A time of at least this many seconds is called a minute.
 const MINUTE: f64 = 50.0;
 
-/// Says what holds a job with these figures back.
+/// Returns the bottleneck of a job with these figures.
 pub fn judge(of: &Figures) -> Verdict {
     let (bound, sentence) = match &*of.state {
         "finished" => (Bound::Nothing, "The job is finished.".to_owned()),
@@ -33,7 +33,7 @@ pub fn judge(of: &Figures) -> Verdict {
     Verdict { bound, sentence, op: of.op.as_ref().map(|op| op.name.clone()), workers_more }
 }
 
-/// Returns how many workers more are needed; below 0, how many less.
+/// Returns how many more workers are needed; below 0, how many fewer.
 fn more(of: &Figures) -> Option<i64> {
     match of.need {
         Need::Unknown => None,
@@ -64,7 +64,7 @@ fn after_op(remedy: &str) -> String {
     if remedy.is_empty() { ".".to_owned() } else { format!("; {remedy}.") }
 }
 
-/// Returns what would remove the wait, in words; empty if that is not known.
+/// Returns the remedy for the wait, in words; empty if none is known.
 fn remedy(of: &Figures) -> String {
     let now = of.workers;
     if of.op.as_ref().is_some_and(|op| op.is_at_trainer && op.share >= 0.5) {
@@ -119,7 +119,7 @@ fn training(of: &Figures, waited: f64) -> String {
     }
 }
 
-/// Returns what so many workers more or fewer change of the price, in words; empty without a price.
+/// Returns the change of the price with `more` workers (below 0: fewer), in words; empty without a price.
 fn price(of: &Figures, more: i64) -> String {
     let Some(price) = of.price else { return String::new() };
     let each_hour = price * more.unsigned_abs() as f64;

@@ -2,7 +2,7 @@ use forebay_proto::{ConsumerStatus, ConsumerSums, JobStatus, OpStatus, ScaleDeci
 
 use super::*;
 
-/// A job whose trainer waited for a share of a minute and took so many batches.
+/// A job whose trainer waited for a share of the last minute and took `batches` batches.
 fn job(waited: f64, batches: u64) -> JobStatus {
     let waited_ms = (60_000.0 * waited) as u64;
     let recent = ConsumerSums { waited_ms, step_ms: 60_000 - waited_ms, batches, ..ConsumerSums::default() };

@@ -101,7 +101,7 @@ impl TokenFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// Those of the system; Invalid, with the line, when it is no file of tokens.
+    /// Errors of the system; Invalid, with the line, when the file is no file of tokens.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let at = |e: Error| e.with("file", path.display());
         let text = std::fs::read_to_string(path)
@@ -182,7 +182,7 @@ pub struct NewToken {
 /// a second.
 ///
 /// # Errors
-/// Invalid when the tenant has no name, or the file is no file of tokens; those of the system.
+/// Invalid when the tenant has no name, or the file is no file of tokens; errors of the system.
 pub fn new_token(file: Option<&Path>, role: Role, tenant: &str) -> Result<NewToken> {
     let mut secret = [0; TOKEN_BYTES];
     SystemRandom::new().fill(&mut secret).map_err(|_| Error::internal("the system gives no random numbers"))?;

@@ -110,7 +110,7 @@ impl Access {
     /// Reads the file of tokens, if there is one.
     ///
     /// # Errors
-    /// Those of reading the file.
+    /// Errors of reading the file.
     pub(crate) fn open(path: Option<&Path>, clock: Arc<dyn Clock>) -> Result<Self> {
         let tokens = |path: &Path| {
             let (known, calls, refused) = (RwLock::default(), Mutex::default(), AtomicU64::new(0));

@@ -51,7 +51,7 @@ impl FileIndexer {
     /// As [`Indexer::index`]; remote files are read through `near`.
     ///
     /// # Errors
-    /// Those of [`Indexer::index`].
+    /// Errors of [`Indexer::index`].
     pub fn index_through(
         &self,
         near: Option<&dyn ReadThrough>,

@@ -37,7 +37,7 @@ impl Elected {
     /// Waits, leads, and waits again, until `shutdown`.
     ///
     /// # Errors
-    /// Version or Data when the ledger cannot be read; those of the disk; Internal when its writer died.
+    /// Version or Data when the ledger cannot be read; errors of the disk; Internal when its writer died.
     pub(crate) async fn run(self, leadership: &Leadership, shutdown: CancellationToken) -> Result<()> {
         loop {
             let term = tokio::select! {

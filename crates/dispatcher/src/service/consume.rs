@@ -1,5 +1,7 @@
 //! A consumer's session: messages to the actor, events back, until either side ends it.
 
+use std::sync::Arc;
+
 use forebay_core::Error;
 use forebay_proto::consumer_message::Message;
 use forebay_proto::{Attach, ConsumerEvent, ConsumerMessage, JobKey, check_version};
@@ -12,6 +14,7 @@ use super::{first, refuse};
 use crate::access::Principal;
 use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
 use crate::records::Position;
+use crate::service::traces::Traces;
 use crate::state::{Attachment, Input, SessionId};
 use crate::tenant::Tenant;
 
@@ -19,6 +22,7 @@ pub(super) async fn begin(
     actor: &Handle,
     principal: &Principal,
     mut inbound: Streaming<ConsumerMessage>,
+    traces: &Arc<Traces>,
 ) -> Result<ReceiverStream<Result<ConsumerEvent, Status>>, Status> {
     let Some(Message::Attach(attach)) = first(&mut inbound).await?.message else {
         return Err(refuse(Error::invalid("a consumer's first message is attach")));
@@ -26,10 +30,15 @@ pub(super) async fn begin(
     check_version("this client", &attach.version).map_err(refuse)?;
     let (port, events) = mpsc::channel(PORT_EVENTS_MAX);
     let (session, ended) = (actor.session(), CancellationToken::new());
+    let registered = traces.register(principal.tenant.name.clone(), &attach, port.downgrade());
     let input = attached(session, principal.tenant.clone(), attach);
     let begin = Command::Begin { session, port: Port::Consumer(port), ended: ended.clone(), input };
     actor.send(begin).await.map_err(refuse)?;
-    tokio::spawn(run(actor.clone(), session, inbound, ended, principal.revoked.clone()));
+    let running = run(actor.clone(), session, inbound, ended, principal.revoked.clone());
+    tokio::spawn(async move {
+        running.await;
+        drop(registered);
+    });
     Ok(ReceiverStream::new(events))
 }
 

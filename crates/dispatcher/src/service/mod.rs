@@ -5,6 +5,7 @@
 mod blobs;
 pub(crate) mod consume;
 pub(crate) mod requests;
+pub(crate) mod traces;
 pub(crate) mod work;
 
 use std::pin::Pin;
@@ -16,8 +17,8 @@ use forebay_proto::{
     BlobPart, CancelJobRequest, CancelJobResponse, ConsumerEvent, ConsumerMessage, Dispatcher, ForgetJobRequest,
     ForgetJobResponse, GetBlobRequest, GetScaleRequest, GetScaleResponse, GetVersionRequest, GetVersionResponse,
     ListJobsRequest, ListJobsResponse, ListWorkersRequest, ListWorkersResponse, MissingBlobsRequest,
-    MissingBlobsResponse, OpenJobEvent, OpenJobRequest, PutBlobResponse, WorkerEvent, WorkerMessage, open_job_event,
-    to_status,
+    MissingBlobsResponse, OpenJobEvent, OpenJobRequest, PutBlobResponse, PutTraceResponse, TraceJobRequest, TracePart,
+    WorkerEvent, WorkerMessage, open_job_event, to_status,
 };
 use futures::Stream;
 use tokio::sync::mpsc;
@@ -27,6 +28,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::access::{Principal, Role, caller, caller_of};
 use crate::jobs::Opener;
 use crate::leader::leadership::{Leadership, Leading};
+use crate::service::traces::Traces;
 use crate::store::BlobStore;
 use crate::tenant::check_name;
 
@@ -42,11 +44,12 @@ type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 /// Answers requests; while this process does not lead, with the leader's address.
 pub(crate) struct Service {
     leadership: Arc<Leadership>,
+    traces: Arc<Traces>,
 }
 
 impl Service {
-    pub(crate) fn new(leadership: Arc<Leadership>) -> Self {
-        Self { leadership }
+    pub(crate) fn new(leadership: Arc<Leadership>, traces: Arc<Traces>) -> Self {
+        Self { leadership, traces }
     }
 
     fn leading(&self) -> Result<Arc<Leading>, Status> {
@@ -64,6 +67,7 @@ impl Dispatcher for Service {
     type OpenJobStream = Events<OpenJobEvent>;
     type ConsumeStream = Events<ConsumerEvent>;
     type WorkStream = Events<WorkerEvent>;
+    type TraceJobStream = Events<TracePart>;
 
     async fn get_version(&self, _: Request<GetVersionRequest>) -> Result<Response<GetVersionResponse>, Status> {
         self.leading()?;
@@ -106,7 +110,8 @@ impl Dispatcher for Service {
         request: Request<Streaming<ConsumerMessage>>,
     ) -> Result<Response<Self::ConsumeStream>, Status> {
         let principal = caller(&request, Role::Client)?;
-        Ok(Response::new(Box::pin(consume::begin(&self.leading()?.actor, &principal, request.into_inner()).await?)))
+        let (leading, inbound) = (self.leading()?, request.into_inner());
+        Ok(Response::new(Box::pin(consume::begin(&leading.actor, &principal, inbound, &self.traces).await?)))
     }
 
     async fn work(&self, request: Request<Streaming<WorkerMessage>>) -> Result<Response<Self::WorkStream>, Status> {
@@ -155,6 +160,20 @@ impl Dispatcher for Service {
         let tenant = whose_job(&principal, &name, tenant)?;
         self.leading()?.actor.forget(tenant, name).await.map_err(refuse)?;
         Ok(Response::new(ForgetJobResponse {}))
+    }
+
+    async fn trace_job(&self, request: Request<TraceJobRequest>) -> Result<Response<Self::TraceJobStream>, Status> {
+        let principal = caller(&request, Role::Client)?;
+        self.leading()?;
+        let request = request.into_inner();
+        let tenant = whose_job(&principal, &request.name, request.tenant.clone())?;
+        Ok(Response::new(Box::pin(self.traces.request(tenant, &request).map_err(refuse)?)))
+    }
+
+    async fn put_trace(&self, request: Request<Streaming<TracePart>>) -> Result<Response<PutTraceResponse>, Status> {
+        let tenant = caller(&request, Role::Client)?.tenant.name.clone();
+        self.traces.put(&tenant, request.into_inner()).await?;
+        Ok(Response::new(PutTraceResponse {}))
     }
 }
 

@@ -50,8 +50,7 @@
 //! SP-4 a consumer's leases lie within its window;
 //! SP-5 while a worker has room, and a consumer that reaches it has room, splits are granted;
 //! SP-6 replaying the persisted updates yields the same jobs, frontiers, leases (without backup leases), skipped
-//! samples
-//!      and dataset profiles;
+//!      samples and dataset profiles;
 //! SP-7 a skipped sample is durable before the dispatcher confirms it to the consumer, and each worker that gets the
 //!      split later is sent it;
 //! SP-8 a silent worker is noticed when its lease ends;

@@ -71,7 +71,7 @@ impl State {
     pub(in crate::state) fn warm_start(&mut self, now: Ticks, id: u64) {
         let Some(placement) = self.scaling.undecided(id) else { return };
         let Some(job) = self.leases.job_view(id) else { return };
-        // Consumers attach by the thousand: workers are looked at only for a dataset of which something is known.
+        // Thousands of consumers may attach, so workers are scanned only for a dataset that has a profile.
         let (profiles, options) = (self.load.profiles(), self.scaling.options());
         let is_known =
             profiles.steady_state(job.record, &options.objective).is_some() || profiles.ops(job.record).is_some();

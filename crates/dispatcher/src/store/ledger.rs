@@ -51,7 +51,7 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Conflict when another dispatcher has it open; Version when a later version wrote it; Data when it is corrupt;
-    /// those of the disk.
+    /// errors of the disk.
     pub(crate) fn open(state_dir: &Path) -> Result<Self> {
         let path = state_dir.join(FILE);
         let new = !path.exists();
@@ -115,7 +115,7 @@ impl LedgerStore {
         Ok(ledger)
     }
 
-    /// Continues as if so many batches had been written.
+    /// Continues as if `batches` batches had been written.
     pub(super) fn begin_at(mut self, batches: u64) -> Self {
         self.batches = batches;
         self
@@ -124,7 +124,7 @@ impl LedgerStore {
     /// Writes a batch; durable when it returns.
     ///
     /// # Errors
-    /// Those of the disk. Then nothing of the batch is written, and the ledger must be opened again.
+    /// Errors of the disk. Then nothing of the batch is written, and the ledger must be opened again.
     pub(crate) fn commit(&mut self, batch: &Batch) -> Result<()> {
         let batches = self.batches + 1;
         self.write(|tx| {

@@ -77,7 +77,7 @@ pub fn dump_ledger(path: &Path) -> Result<String> {
 /// Keeps the readable rows of a ledger, and the old file beside. An intact ledger stays as it is.
 ///
 /// # Errors
-/// Those of [`check_ledger`]; Data when nothing can be read.
+/// Errors of [`check_ledger`]; Data when nothing can be read.
 pub fn repair_ledger(path: &Path) -> Result<Repaired> {
     let file = file_of(path);
     let copied = Copied::of(&file)?;

@@ -1,4 +1,4 @@
-//! Remembers beside the ledger which batch was written last, so that a ledger that lost batches is noticed.
+//! Keeps the number of the last written batch next to the ledger, so that a ledger that lost batches is detected.
 //!
 //! The guard is a small file, written after each commit and not flushed: it costs a few microseconds. After a crash of
 //! the process it is exact; after a power failure it may be behind, never ahead. So a ledger with fewer batches than
@@ -26,7 +26,7 @@ pub(super) struct RollbackGuard {
 
 impl RollbackGuard {
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(super) fn open(state_dir: &Path) -> Result<Self> {
         let path = state_dir.join(FILE);
         let text = match std::fs::read_to_string(&path) {
@@ -60,7 +60,7 @@ impl RollbackGuard {
     /// Notes that a batch was written.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(super) fn saw(&mut self, batches: u64) -> Result<()> {
         self.seen = batches;
         self.file.write_all_at(format!("{batches:0DIGITS$}").as_bytes(), 0).map_err(|e| at(&self.path, e))

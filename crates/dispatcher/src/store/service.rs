@@ -25,7 +25,7 @@ impl ServiceId {
     /// there is none.
     ///
     /// # Errors
-    /// Data when it is no id; those of the disk.
+    /// Data when it is no id; errors of the disk.
     pub(crate) fn of_folder(state_dir: &Path) -> Result<Self> {
         let path = state_dir.join(FILE);
         let at = |e: std::io::Error| Error::from(e).with("file", path.display());

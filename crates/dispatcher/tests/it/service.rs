@@ -53,7 +53,7 @@ async fn status(at: &Running, name: &str) -> Result<String> {
     job.map(|j| j.state).ok_or_else(|| Error::internal("not listed"))
 }
 
-/// Attaches, once the dispatcher has noticed that the reader before is gone.
+/// Attaches once the dispatcher has noticed that the consumer's last process is gone.
 async fn attach_soon(at: &Running, job: u64, from: Option<(u64, u64)>) -> Result<Consumer> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -191,7 +191,7 @@ async fn a_killed_dispatcher_comes_back_with_every_lease_and_higher_tokens() -> 
     let at = Running::start(dir.path(), |_| {})?;
     assert_eq!(open(&at, request("a", 640, 0, 1)?).await?, job);
     let mut consumer = Consumer::attach(&at, job.job, 0, Some((0, 1)), 4).await?;
-    // The first split was consumed while the dispatcher was away; the others still lie where they lay.
+    // The first split was consumed while the dispatcher was away; the same workers still hold the others.
     for old in [&held[1], &gone[0], &gone[1]] {
         let (place, token, _) = consumer.assigned().await?;
         assert_eq!((place, token), ((old.epoch, old.ordinal), old.token));

@@ -2,7 +2,7 @@
 //!
 //! - `rows`: the annotation columns of a chunk, and the columns that are made of them
 //! - `moving`: the annotations of one row, on their way through a chain
-//! - `motion`: a change of the image as a map of places
+//! - `motion`: a change of the image's geometry, as a map of coordinates
 //! - `boxes`, `points`, `pixel_map`: the boxes, the points and the masks of a row
 //!
 //! Invariant: after each op, boxes and points are rounded to their dtype, and masks are whole pixels. So ops that are

@@ -36,7 +36,7 @@ impl Points {
         }
     }
 
-    /// Refuses places that are no numbers, of points that are visible.
+    /// Refuses visible points whose coordinates are not numbers.
     ///
     /// # Errors
     /// Data, with the first such point.
@@ -74,7 +74,7 @@ impl Points {
         self.numbers = self.numbers.with(values);
     }
 
-    /// Swaps points that change places in a mirrored image.
+    /// Swaps the pairs of points (left and right eye, say) in a mirrored image.
     pub(super) fn swap(&mut self, pairs: &[(usize, usize)]) {
         let together = self.per_box.unwrap_or(self.numbers.values.len() / self.dims);
         if together == 0 {

@@ -1,4 +1,4 @@
-//! The annotation columns of a chunk, row by row, and the columns that are made of the moved rows.
+//! The annotation columns of a chunk, row by row, and the new columns with the moved rows.
 
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
@@ -108,7 +108,7 @@ impl<'a> Rows<'a> {
         Ok(Self { rules, columns: rules.columns().map(column).collect::<Result<_>>()? })
     }
 
-    /// Returns the columns that the moved rows make, with their fields in `schema`.
+    /// Makes the columns of the moved rows, with their fields in `schema`.
     ///
     /// # Errors
     /// Exhausted when a column is too large.

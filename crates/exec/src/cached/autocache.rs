@@ -173,7 +173,7 @@ impl AutoCache {
         lock(&self.profile).decide(seen, nanos);
     }
 
-    /// Returns as JSON what is cached and why, and where lookups found rows.
+    /// Returns as JSON the cached op, the reason, and the places where lookups found rows.
     pub(crate) fn describe(&self) -> Value {
         let profile = lock(&self.profile);
         let Some(decision) = profile.decision() else {

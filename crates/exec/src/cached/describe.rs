@@ -7,7 +7,7 @@ use crate::cached::autocache::AutoCache;
 use crate::cached::context::CacheContext;
 use crate::cached::prefix::Prefix;
 
-/// Returns as JSON what is cached and why, for `autocache()` or for the prefix of `cache()`; `None` with neither.
+/// Returns as JSON the cached op and the reason, for `autocache()` or the prefix of `cache()`; `None` with neither.
 pub(crate) fn row_cache(
     context: &CacheContext,
     autocache: Option<&AutoCache>,

@@ -1,4 +1,4 @@
-//! The names of rows in the cache: each by its pinned file and its row there.
+//! The names of rows in the cache: each by its pinned file and its row number in that file.
 
 use std::collections::HashMap;
 
@@ -17,8 +17,8 @@ fn file_key(index: &SourceIndex, file: usize) -> FileKey {
 const UNFILED: FileKey = FileKey([0; 16]);
 
 impl RowSource {
-    /// Returns the cache keys of counted rows: each by its pinned file and its row there. The key of a row without a
-    /// file is its number alone, because the source's own id identifies the content.
+    /// Returns the cache keys of counted rows: each by its pinned file and its row number in that file. The key of a
+    /// row without a file is its number alone, because the source's own id identifies the content.
     pub(crate) fn keys(&self, rows: &[u64]) -> Vec<RowKey> {
         match self {
             RowSource::Files(_, index) | RowSource::Combined(_, index) => keys(index, rows),
@@ -35,7 +35,7 @@ fn keys(index: &SourceIndex, rows: &[u64]) -> Vec<RowKey> {
     let parts: Vec<&SourceIndex> = index.parts().collect();
     let mut files = HashMap::new();
     let key = |&row: &u64| match (index.part_of(row), index.origin(row)) {
-        // Data sets over one file may have different ops.
+        // Datasets over one file may have different ops.
         (Some((part, row)), _) => {
             let own = keys(parts[part], &[row]);
             let RowKey { file, row } = own.first().copied().unwrap_or(RowKey { file: UNFILED, row });

@@ -86,9 +86,11 @@ impl Executable {
         emit: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
         let done: Vec<Mutex<Option<Result<Chunk>>>> = run.iter().map(|_| Mutex::default()).collect();
+        let log = scratch.tally.log.clone();
         let one = |at: usize, scratch: &mut Scratch| {
             // A thread that waits for the rows of one chunk may start another: each chunk has its own scratch.
             let mut scratch = scratch.beside();
+            scratch.log_spans(log.clone());
             self.meter.begin(&mut scratch.tally);
             let ran = self.run_read_chunk(run[at].clone(), context, &mut scratch);
             self.meter.end(&mut scratch.tally);

@@ -1,11 +1,11 @@
-//! Reads the rows of datasets that are read as one: the rows of each from its own source, through its own ops, put
-//! together in the order in which they are asked for.
+//! Reads the rows of datasets that are read as one. Each dataset reads its rows from its own source and runs its own
+//! ops on them. This module puts the rows in the requested order.
 //!
 //! A dataset is opened when its first row is read. All share the limits of open files and of decoded memory. The
 //! costs of their ops count as costs of reading.
 //!
-//! Invariants: ops see rows by the ids that they have among all datasets, and draw from the seed of their dataset;
-//! an error names the dataset.
+//! Invariants: the ops of a dataset see the ids of rows among all datasets, and draw from the seed of their dataset; an
+//! error names the dataset.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ use crate::ops::compiled_op::CompiledOp;
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::OpMeter;
 
-/// What opening a source needs.
+/// The inputs of opening a source, besides the source.
 #[derive(Clone)]
 pub(super) struct PartOpening {
     pub(super) page_cached: Option<PageCachedSource>,
@@ -36,7 +36,7 @@ impl PartOpening {
     /// Opens a source: one, or datasets that are read as one. `window_rows` is the size of the windows of its shuffle.
     ///
     /// # Errors
-    /// Those of opening one source; Internal when the index or the plan is one of another source.
+    /// Any error of opening one source; Internal when the index or the plan is of another source.
     pub(super) fn rows(
         &self,
         stages: &Stages,
@@ -93,7 +93,7 @@ struct CombinedRows {
     scratches: Mutex<Vec<Scratch>>,
 }
 
-/// One of them.
+/// One of the datasets.
 struct PartRows {
     name: String,
     stages: Arc<Stages>,
@@ -111,7 +111,8 @@ struct OpenPart {
     ops: Vec<CompiledOp>,
 }
 
-/// Returns the ids of rows as read among all rows, and names the sample of an error of reading.
+/// Two functions for one dataset: the first returns the ids that its rows have among all rows, and the second replaces
+/// the sample's number in an error of reading.
 type Naming<'a> = (&'a dyn Fn(&Chunk) -> Arc<[RowId]>, &'a dyn Fn(Error) -> Error);
 
 impl CombinedSource for CombinedRows {
@@ -135,7 +136,8 @@ impl CombinedSource for CombinedRows {
 }
 
 impl CombinedRows {
-    /// Returns the number of a row of the mix, or of the zip, in one of the datasets; `None` if that has no such row.
+    /// Returns the place of a row of the mix, or of the zip, in one of the datasets; `None` if that dataset has no such
+    /// row.
     fn own_place(&self, number: usize, place: Place) -> Option<Place> {
         let row = match self.is_zip {
             true => self.combination.zipped(number, &[place.row]).first().copied(),
@@ -144,7 +146,7 @@ impl CombinedRows {
         row.map(|row| Place { row, ..place })
     }
 
-    /// Reads rows that are of one dataset each.
+    /// Reads rows of a mix or a concatenation: each row is from one dataset.
     fn mix(&self, places: &[Place], scratch: &mut Scratch) -> Result<Chunk> {
         let mut found = Vec::with_capacity(places.len());
         for (at, place) in places.iter().enumerate() {
@@ -174,7 +176,7 @@ impl CombinedRows {
             let each = chunks.iter().map(|chunk| chunk.column(&field.name)).collect::<Result<Vec<_>>>()?;
             columns.push(match each.as_slice() {
                 [] => new_empty_array(&field.kind.arrow()),
-                // The rows of one dataset are in their order already.
+                // Rows of a single dataset already have the requested order.
                 [one] => (*one).clone(),
                 each => interleave(&field.kind, each, &rows, &self.memory)?,
             });
@@ -188,7 +190,7 @@ impl CombinedRows {
         Ok(Chunk::new(self.schema.clone(), columns, ids)?.with_losses(losses))
     }
 
-    /// Reads rows that have the columns of all datasets.
+    /// Reads rows of a zip: each row has the columns of all datasets.
     fn zip(&self, places: &[Place], scratch: &mut Scratch) -> Result<Chunk> {
         let rows: Vec<u64> = places.iter().map(|place| place.row).collect();
         let ids: Arc<[RowId]> =
@@ -208,7 +210,7 @@ impl CombinedRows {
 }
 
 impl PartRows {
-    /// Reads rows by their numbers in this dataset, and runs its ops on them, which see the ids among all.
+    /// Reads rows by their numbers in this dataset, and runs its ops on them. The ops see the ids among all datasets.
     fn gather(
         &self,
         places: &[Place],
@@ -235,7 +237,7 @@ impl PartRows {
         Ok(chunk)
     }
 
-    /// Opens it, unless that was done.
+    /// Opens the dataset at the first call, and returns it.
     fn open(&self) -> Result<Arc<OpenPart>> {
         let mut opened = lock(&self.opened);
         if let Some(open) = &*opened {
@@ -254,7 +256,7 @@ impl PartRows {
         Ok(opened.insert(Arc::new(OpenPart { rows, ops })).clone())
     }
 
-    /// Adds the source to an error of a file that is no sample's fault, and describes a sample by its name here.
+    /// Adds the source to an error of a file that is no sample's fault, and the dataset to the name of a sample.
     fn blamed(&self, error: Error) -> Error {
         let is_of_source = error.fault() == Fault::Other && error.get("file").is_some() && error.get("op").is_none();
         let error = if is_of_source { self.stages.graph.blame_source(error) } else { error };
@@ -264,7 +266,7 @@ impl PartRows {
         }
     }
 
-    /// Replaces a sample's number here by its name.
+    /// Replaces a sample's number in this dataset by its name.
     fn described(&self, error: Error) -> Error {
         match error.get("sample").and_then(sample_id) {
             Some(sample) => {
@@ -275,7 +277,7 @@ impl PartRows {
     }
 }
 
-/// Reads a sample's number, as an error has it.
+/// Parses a sample's number in the form that errors have.
 fn sample_id(text: &str) -> Option<SampleId> {
     let (block, row) = text.split_once(':')?;
     let (block, row) = (block.parse().ok()?, row.parse().ok()?);

@@ -9,7 +9,7 @@
 //! - `mod` (here): the executable, its boundaries, and the origin of errors
 //! - `open`: opens a source and prepares its ops, for each role
 //! - `run`: computes one morsel
-//! - `morsel_rows`: the rows of a morsel among those that ops make of source rows, and their numbers
+//! - `morsel_rows`: selects a morsel's rows from the rows that ops make of source rows, and numbers them
 //! - `block`: computes source blocks and windows that are read from their start
 //! - `stats`: the costs of ops and the state of caches, as JSON
 //! - `variant`: one compiled variant of a pipeline
@@ -103,7 +103,7 @@ pub(crate) struct MorselContext<'a> {
     pub(crate) known_skips: &'a KnownSkips,
     /// The index of the boundary.
     pub(crate) boundary: usize,
-    /// What the plan knows of the rows, beside their source rows.
+    /// The plan's facts about the rows, besides their source rows.
     pub(crate) known: Option<&'a MorselRows>,
 }
 
@@ -166,7 +166,7 @@ impl Executable {
         &self.environment.memory
     }
 
-    /// Checks that its splits may be merged as they come.
+    /// Checks that the pipeline's splits may be merged in any order.
     ///
     /// # Errors
     /// Invalid where an op, or coordinated consumers, need the splits in order.

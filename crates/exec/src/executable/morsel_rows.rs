@@ -1,8 +1,8 @@
-//! The rows of a morsel, as far as the plan knows more of them than their source rows: which they are among the rows that
-//! ops make of source rows ([`Stages::fan_out`]), and their numbers in the epoch ([`Stages::numbered`]).
+//! The facts that the plan has about the rows of a morsel besides their source rows: which of the rows that ops make of
+//! a source row they are ([`Stages::fan_out`]), and their numbers in the epoch ([`Stages::numbered`]).
 //!
-//! Each source row is read once for a morsel, and all rows are made of it; then the rows of the morsel are taken, in its
-//! order. Invariant: where such rows are in the plan, no row is skipped, so all of them exist.
+//! A morsel reads each source row once, and ops make all rows of it. Then this module takes the rows of the morsel, in
+//! its order. Invariant: where the plan has such facts, no row is skipped, so all of these rows exist.
 
 use std::collections::HashMap;
 
@@ -16,30 +16,31 @@ use crate::ops::enumerate_op::numbered;
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct MorselRows {
-    /// The last op that makes rows, by its place, and the number of rows that are made of each source row.
+    /// The place of the last op that makes rows, and the number of rows that the ops make of each source row.
     fan_out: Option<(usize, u64)>,
-    /// Whether rows are numbered, and whether before they are made.
+    /// `None` if rows are not numbered. Otherwise whether the ops number source rows (true) or the made rows.
     numbered: Option<bool>,
-    /// For each row, its source row among the places, and its number among the rows made of that.
+    /// For each row, the index of its source row among the places, and its number among the rows made of that source
+    /// row.
     rows: Vec<(usize, u64)>,
     /// The index of each source row among the places.
     known: HashMap<(u64, u64, u64), usize>,
-    /// The numbers of rows, where they are numbered, with the ids of these rows.
+    /// The ids and the numbers of rows, if rows are numbered.
     numbers: Vec<(RowId, u64)>,
 }
 
 impl MorselRows {
-    /// Starts without rows; `None` if the plan knows no more of rows than their source rows.
+    /// Starts without rows; `None` if the plan has no such facts.
     pub(crate) fn of(stages: &Stages) -> Option<Self> {
         let (fan_out, numbered) = (stages.fan_out(), stages.numbered().map(|(_, is_before)| is_before));
         (fan_out.is_some() || numbered.is_some()).then(|| Self { fan_out, numbered, ..Self::default() })
     }
 
-    /// Adds a row; its source row goes to `places`, where that has it not yet. `id` returns its id.
+    /// Adds a row, and adds its source row to `places` unless `places` has it. `id` returns the id of a source row.
     pub(crate) fn add(&mut self, placed: Placed, places: &mut Vec<Place>, id: impl Fn(Place) -> RowId) {
         let Placed { row, epoch, part, number } = placed;
         let place = Place { row, epoch };
-        // A row that comes twice has two numbers.
+        // A source row that is numbered has another number each time that it occurs, so it is read each time.
         let own_number = if self.numbered == Some(true) { number } else { 0 };
         let found = self.fan_out.and_then(|_| self.known.get(&(row, epoch.0, own_number)).copied());
         let at = found.unwrap_or_else(|| {
@@ -55,7 +56,7 @@ impl MorselRows {
         }
     }
 
-    /// Takes the rows of the morsel behind the op at `place`, if that is the last one that makes rows.
+    /// Takes the rows of the morsel after the op at `place`, if that is the last op that makes rows.
     ///
     /// # Errors
     /// Internal when rows are missing.

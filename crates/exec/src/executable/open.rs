@@ -65,6 +65,7 @@ impl Executable {
     pub fn for_consumer(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
         let legal = stages.placement_boundaries()?;
         let meter = OpMeter::new(environment.watch.clone());
+        meter.name_by(&stages);
         let variant = PipelineVariant::after_boundaries(&legal, &plan, environment, &meter)?;
         let boundaries = legal.iter().map(Boundary::of).collect();
         Self::without_source(stages, plan, boundaries, variant, environment.clone(), meter)
@@ -78,6 +79,7 @@ impl Executable {
         let input = Arc::new(stages.source.schema()?);
         let environment = Environment { cache_context: None, ..environment.clone() };
         let meter = OpMeter::new(environment.watch.clone());
+        meter.name_by(&stages);
         let all = stages.split.iter().map(|work| work.steps().len() as u32).sum();
         let variant = PipelineVariant::new(&stages, &[all], &input, &plan, &environment, &meter)?;
         let boundaries = vec![Boundary { ops: 0, schema: input }];
@@ -166,6 +168,7 @@ impl Executable {
         };
         let input = Arc::new(stages.source.schema()?);
         let meter = OpMeter::new(environment.watch.clone());
+        meter.name_by(&stages);
         let ops: Vec<_> = boundaries.iter().map(|boundary| boundary.ops).collect();
         let variant = PipelineVariant::new(&stages, &ops, &input, &plan, environment, &meter)?;
         if let Some((prefix, context)) = variant.prefix.as_ref().zip(context) {

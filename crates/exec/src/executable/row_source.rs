@@ -12,8 +12,8 @@ use crate::executable::environment::Environment;
 use crate::executable::row_ids::{numbered, numbered_sample};
 use crate::ops::functions::{Functions, Pickle};
 
-/// Rows of a chunk that is read from a block of unknown length. Fixed, because it determines the input of a batched
-/// function.
+/// The number of rows of a chunk that is read from a block of unknown length. It is a constant, because it determines
+/// the input of a batched function.
 const STREAM_ROWS: usize = 64;
 
 /// The opened source of a pipeline.
@@ -24,12 +24,13 @@ pub(crate) enum RowSource {
     Generator { generator: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions> },
 }
 
-/// Datasets that are read as one. A trait, because their rows are read with ops.
+/// Datasets that are read as one. This is a trait, because the implementation runs ops, which this module does not
+/// know.
 pub(crate) trait CombinedSource: Send + Sync {
     /// Reads these rows in this order.
     fn gather(&self, places: &[Place]) -> Result<Chunk>;
 
-    /// Returns a row of the dataset of this name as it is before the ops of that dataset; `None` if that cannot be read.
+    /// Returns a row of the dataset of this name, as it is before the ops of that dataset; `None` if it cannot be read.
     fn as_read(&self, place: Place, part: &str) -> Option<Chunk>;
 }
 

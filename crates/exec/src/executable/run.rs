@@ -98,7 +98,8 @@ impl Executable {
         Ok(chunk.with_losses(isolation.into_losses()))
     }
 
-    /// Runs ops on rows that may be skipped; numbers rows, and takes those of the morsel, by what is `known` of them.
+    /// Runs ops on rows that may be skipped. With `known`, it also numbers rows, and takes the rows of the morsel from
+    /// the rows that the ops made.
     pub(crate) fn run_ops<'a>(
         &self,
         ops: impl IntoIterator<Item = &'a CompiledOp>,

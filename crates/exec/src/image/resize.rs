@@ -2,9 +2,10 @@
 //!
 //! `Box`, `Triangle`, `Bicubic` and `Lanczos` are Pillow's `resize`: columns first, rounded to 8 bits, then rows, with 22
 //! bits of fraction. This equals Pillow to the bit up to version 12; version 13 resizes rows first for some sizes, which
-//! can differ by one level for `Triangle`, and by several for filters that overshoot. `Linear` blends the two nearest pixels of each axis with half-pixel centres, as
-//! `tf.image.resize(antialias=False)` and OpenCV's `INTER_LINEAR` do: weights are rounded to 1/2048, their products are
-//! summed exactly, and the sum is rounded to nearest, halves up: at most 0.63 levels from the real number.
+//! can differ by one level for `Triangle`, and by several for filters that overshoot. `Linear` blends the two nearest
+//! pixels of each axis with half-pixel centres, as `tf.image.resize(antialias=False)` and OpenCV's `INTER_LINEAR` do.
+//! Its weights are rounded to 1/2048, their products are summed exactly, and the sum is rounded to nearest, halves up:
+//! at most 0.63 levels from the real number.
 
 use forebay_core::{Error, Result};
 

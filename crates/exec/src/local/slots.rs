@@ -8,7 +8,7 @@ use forebay_plan::Morsel;
 
 use super::cursor::{Cursor, Task};
 
-/// The most morsels from the first undelivered one to the last started one, where chunks are delivered as computed.
+/// The most morsels from the first undelivered one to the last started one. It matters only with `ordered=False`.
 const SPREAD_MAX: usize = 256;
 
 /// One morsel.
@@ -25,7 +25,7 @@ pub(super) struct Slot {
 pub(super) enum Head {
     /// A chunk, its split and its index.
     Chunk(u64, u64, Chunk),
-    /// A split has this many chunks, and all of them came.
+    /// A split, and the number of its chunks, all of which were returned.
     SplitEnds(u64, u64),
     EpochEnds,
     StreamEnds,

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Result};
+use forebay_core::{ChunkPlace, ConsumerIndex, Epoch, Error, ErrorKind, Result, Track, tracer};
 use forebay_io::WindowAnnouncement;
 use forebay_plan::STREAMED_AT_ONCE;
 
@@ -24,6 +24,7 @@ use super::slots::{Head, State};
 use crate::executable::{Executable, MorselRequest};
 use crate::ops::scratch::Scratch;
 use crate::panic::panicked;
+use crate::profile::span_log::SpanLog;
 use crate::skip::known_skips::KnownSkips;
 use crate::skip::skip_log::{Budget, SkippedSample};
 use crate::tail::delivery::Delivery;
@@ -86,6 +87,8 @@ struct Shared {
     /// Notified when the first slot has changed.
     news: Condvar,
     pool: Arc<RowPool>,
+    /// The number of the stream in traces.
+    stream: u64,
 }
 
 /// An iterator over a pipeline in this process. Dropping it stops and joins its threads.
@@ -136,6 +139,7 @@ impl LocalStream {
             room: Condvar::new(),
             news: Condvar::new(),
             pool: Arc::new(RowPool::new(wake(shared.clone()))),
+            stream: merge.stream(),
         });
         #[expect(clippy::disallowed_methods, reason = "the threads that compute, which end with the stream")]
         let spawn = |i| {
@@ -173,6 +177,11 @@ impl LocalStream {
     /// Returns the costs of ops and the state of caches, as JSON: see [`Executable::stats`].
     pub fn stats(&self) -> String {
         self.shared.executable.stats()
+    }
+
+    /// Returns the number of the stream in traces: see [`Merge::stream`].
+    pub fn stream(&self) -> u64 {
+        self.shared.stream
     }
 
     /// Returns the samples that were skipped since the last call, in the order of the stream.
@@ -255,7 +264,10 @@ impl Shared {
         let mut scratch = Scratch::default();
         while let Some((number, task, announced)) = self.take_task(&mut scratch) {
             scratch.share(&self.pool, number);
-            let run = AssertUnwindSafe(|| self.run(number, task, announced, &mut scratch));
+            let Task { epoch, split, chunk, .. } = task;
+            let log = SpanLog::if_traced(ChunkPlace { stream: self.stream, epoch, split, chunk }, || None);
+            scratch.log_spans(log.clone());
+            let run = AssertUnwindSafe(|| self.run(number, task, announced, log.as_deref(), &mut scratch));
             let outcome = catch_unwind(run).unwrap_or_else(|panic| Err(panicked(&*panic)));
             let mut state = self.lock();
             if let Some(slot) = state.slot(number) {
@@ -275,7 +287,9 @@ impl Shared {
             }
             if self.pool.has_work() {
                 drop(state);
+                let began = tracer().is_on().then(|| tracer().now());
                 self.pool.run_shared(scratch);
+                began.iter().for_each(|began| tracer().ended("rows", Track::of_this_thread(), *began, None));
                 state = self.lock();
                 continue;
             }
@@ -301,6 +315,7 @@ impl Shared {
         number: u64,
         task: Task,
         mut announced: Option<WindowAnnouncement>,
+        log: Option<&SpanLog>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let (epoch, consumer, ops) = (Epoch(task.epoch), self.consumer, self.executable.resolve_boundary(None));
@@ -309,6 +324,8 @@ impl Shared {
         self.executable.morsel(&request, scratch, &mut |chunk| {
             // Chunks may come from a cache, and wait below for room, so the announcement must end here.
             announced.take();
+            // Before the chunk can be merged, so that its batch has all spans.
+            log.iter().for_each(|log| log.end("morsel"));
             let mut state = self.lock();
             loop {
                 if state.stop {

@@ -53,6 +53,14 @@ impl LocalIteration {
         }
     }
 
+    /// As [`LocalStream::stream`].
+    pub fn stream(&self) -> u64 {
+        match &self.0 {
+            Kind::One(stream) => stream.stream(),
+            Kind::Mixed(stream) => stream.stream(),
+        }
+    }
+
     /// As [`LocalStream::take_skipped`].
     pub fn take_skipped(&mut self) -> Vec<SkippedSample> {
         match &mut self.0 {

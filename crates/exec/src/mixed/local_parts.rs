@@ -1,7 +1,7 @@
 //! The datasets of a mix as streams of this process.
 //!
-//! Bounds: the threads of all datasets are at most [`THREADS_MAX`], or one for each dataset; what is ready of each dataset
-//! has its part of the memory budget.
+//! Bounds: all datasets together have at most [`THREADS_MAX`] threads, or one for each dataset; the ready rows of each
+//! dataset have a part of the memory budget.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const THREADS_MAX: usize = 64;
 pub(super) struct LocalParts {
     /// Each dataset, and the samples of it that must be skipped.
     parts: Vec<(Arc<Executable>, KnownSkips)>,
-    /// The threads of each.
+    /// The threads of each dataset.
     threads: usize,
     consumer: ConsumerIndex,
     budget: Budget,

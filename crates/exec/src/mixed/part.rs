@@ -1,7 +1,8 @@
-//! One dataset of a mix, and its stream, in this process or on a service. A dataset that begins again goes on with the next epoch of its stream.
+//! One dataset of a mix, and its stream, in this process or on a service. A dataset that begins again continues with
+//! the next epoch of its stream.
 //!
-//! Invariant: the position names the first row that the mix has not taken, so it is the same however far the threads of
-//! the stream are ahead.
+//! Invariant: the position names the first row that the mix has not taken, so it does not depend on how far the threads
+//! of the stream are ahead.
 
 use std::sync::Arc;
 
@@ -30,10 +31,10 @@ pub trait PartStreams: Send {
     /// without it, the stream ends with the first epoch without a row, or soon after it.
     ///
     /// # Errors
-    /// Whatever prevents the start.
+    /// Any error that prevents the start.
     fn start(&self, part: usize, from: &Position, end_epoch: Option<u64>) -> Result<Box<dyn PartStream>>;
 
-    /// Says that the mix has ended, so that no row of a dataset is needed any more.
+    /// Ends a dataset after the end of the mix, which needs no further row of it.
     ///
     /// # Errors
     /// Any error of `poll`.
@@ -42,11 +43,12 @@ pub trait PartStreams: Send {
     }
 }
 
-/// Whether a dataset of a mix begins again when it has ended.
+/// Whether a dataset of a mix begins again after its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeats {
     Never,
-    /// Unless the epoch ends there. Rows behind its end must not be computed before that is known: they might fail.
+    /// It begins again unless the epoch of the mix ends there. Rows after its end are computed only once that is known,
+    /// because they might fail.
     Unless,
     Always,
 }
@@ -57,19 +59,21 @@ pub(super) struct MixPart {
     number: usize,
     repeats: Repeats,
     stream: Option<Box<dyn PartStream>>,
-    /// How often it has begun again in this epoch of the mix; of a dataset that does not repeat, 1 once it has left.
+    /// How often it has begun again in this epoch of the mix. For a dataset that does not repeat: 1 once it has left
+    /// the mix.
     pass: u64,
-    /// The epoch of its stream that is read.
+    /// The epoch of its stream from which the mix takes rows.
     epoch: u64,
-    /// The rows that came last, of which `taken` were taken.
+    /// The last delivery, of which the mix has taken the first `taken` rows.
     current: Option<Delivery>,
     taken: usize,
-    /// The position behind the delivery before `current`.
+    /// The position after the delivery before `current`.
     at: Arc<Position>,
     /// Whether a row of this pass was taken.
     had_row: bool,
     has_ended: bool,
-    /// Skipped samples that were not taken: of epochs that the mix has not come to, and of streams that were ended.
+    /// Skipped samples that [`MixPart::take_skipped`] has not returned: samples of epochs that the mix has not reached,
+    /// and of streams that were ended.
     skipped: Vec<SkippedSample>,
 }
 
@@ -92,7 +96,7 @@ impl MixPart {
         }
     }
 
-    /// Goes to a position of an epoch of the mix; without one, to the start of the epoch.
+    /// Goes to a position of an epoch of the mix, or without a position to the start of the epoch.
     pub(super) fn seek(&mut self, epoch: u64, from: Option<&PartPosition>) {
         self.end_stream();
         self.pass = from.map_or(0, |from| from.pass);
@@ -143,7 +147,7 @@ impl MixPart {
         }
     }
 
-    /// Takes the next row, which there is: its chunk and its place there.
+    /// Takes the next row: its chunk, and its place in the chunk. [`MixPart::has_row`] has returned true before.
     pub(super) fn take(&mut self) -> Option<(&Chunk, usize)> {
         let current = self.current.as_ref()?;
         self.taken += 1;
@@ -151,7 +155,7 @@ impl MixPart {
         Some((&current.chunk, self.taken - 1))
     }
 
-    /// Returns whether its stream ends with the pass that is read.
+    /// Returns whether its stream ends with the current pass.
     fn ends_with_pass(&self) -> bool {
         match self.repeats {
             Repeats::Never => true,
@@ -214,7 +218,7 @@ impl MixPart {
         }
     }
 
-    /// Returns the samples that it skipped since the last call, without those of epochs that only its stream has come to.
+    /// Returns the samples that it skipped since the last call, without samples of epochs that the mix has not reached.
     pub(super) fn take_skipped(&mut self) -> Vec<SkippedSample> {
         let mut skipped = std::mem::take(&mut self.skipped);
         skipped.extend(self.stream.iter_mut().flat_map(|stream| stream.take_skipped()));

@@ -19,7 +19,7 @@ pub(super) struct MixColumns {
     pub(super) memory: Memory,
 }
 
-/// The ids of samples among those of all datasets: blocks are numbered over all, as in an index of several datasets.
+/// The ids of samples among all datasets: blocks are numbered over all datasets, as in an index of several datasets.
 pub(super) struct Samples {
     /// The first block of each dataset.
     first: Vec<u64>,
@@ -36,12 +36,12 @@ impl Samples {
         Self { first: first.collect() }
     }
 
-    /// Returns the id of a dataset's sample among those of all.
+    /// Returns the id of a dataset's sample among the samples of all datasets.
     pub(super) fn global(&self, part: usize, sample: SampleId) -> SampleId {
         SampleId::new(self.first[part].saturating_add(sample.block()), sample.row())
     }
 
-    /// Returns the id of a sample in one of the datasets, if it is of that one.
+    /// Returns the id of a sample in one of the datasets, if the sample is of that dataset.
     pub(super) fn own(&self, part: usize, sample: SampleId) -> Option<SampleId> {
         let block = sample.block().checked_sub(self.first[part])?;
         let end = self.first.get(part + 1);
@@ -54,14 +54,14 @@ impl Samples {
 pub(super) struct RunRows {
     /// Chunks, with their datasets.
     pieces: Vec<(usize, Chunk)>,
-    /// The piece of each row, and the row's place there.
+    /// The piece of each row, and the row's place in the piece.
     rows: Vec<(usize, usize)>,
     /// The piece from which each dataset gave its last row.
     last: Vec<Option<usize>>,
 }
 
 impl RunRows {
-    /// Returns whether there is no row.
+    /// Returns whether it has no row.
     pub(super) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -71,7 +71,7 @@ impl RunRows {
         if self.last.len() <= part {
             self.last.resize(part + 1, None);
         }
-        // The rows of one chunk come one after another.
+        // A dataset gives the rows of one chunk one after another.
         let known = self.last[part].filter(|piece| row > 0 && self.is_of(*piece, chunk));
         let piece = known.unwrap_or(self.pieces.len());
         if known.is_none() {

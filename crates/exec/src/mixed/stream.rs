@@ -131,6 +131,11 @@ impl MixedStream {
         self.executable.stats()
     }
 
+    /// As [`LocalStream::stream`](crate::LocalStream::stream).
+    pub fn stream(&self) -> u64 {
+        self.merge.stream()
+    }
+
     /// Returns the samples that were skipped since the last call.
     pub fn take_skipped(&mut self) -> Vec<SkippedSample> {
         let mut skipped = std::mem::take(&mut self.skipped);

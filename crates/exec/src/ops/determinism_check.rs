@@ -24,12 +24,12 @@ pub(crate) struct DeterminismCheck {
 #[derive(Clone, Copy)]
 pub(crate) struct Made<'a> {
     pub(crate) columns: &'a [ArrayRef],
-    /// The number of rows that were made of each row, if it may be another than one.
+    /// The number of rows that the function made of each row, if it may differ from one.
     pub(crate) counts: Option<&'a [u32]>,
 }
 
 impl Made<'_> {
-    /// Returns what was made of `rows` rows from `first` on.
+    /// Returns the output of `rows` input rows from `first` on.
     fn of(&self, first: usize, rows: usize) -> Vec<ArrayRef> {
         let made = |rows: &[u32]| rows.iter().map(|&count| count as usize).sum();
         let (first, rows) = match self.counts {

@@ -31,12 +31,12 @@ pub struct Randomness {
     pub random: u64,
 }
 
-/// The rows that a function has made of others.
+/// The rows that a function has made of its input rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MadeRows {
-    /// The columns of all of them, in order.
+    /// The columns of all these rows, in order.
     pub columns: Vec<ArrayRef>,
-    /// The number of rows that were made of each row.
+    /// The number of rows that the function made of each input row.
     pub counts: Vec<u32>,
 }
 
@@ -44,7 +44,7 @@ impl MadeRows {
     /// The most bytes of the rows that one call makes: rows of neighbouring samples are computed together.
     pub const BYTES_MAX: usize = 1 << 30;
 
-    /// Checks the number of rows that were made of one row: so far, or in all. `count` is the number that is required.
+    /// Checks the number of rows that a function made of one row: so far, or in all. `count` is the required number.
     ///
     /// # Errors
     /// Function when there are too many, or in all too few.
@@ -66,7 +66,7 @@ impl MadeRows {
         Err(Error::new(ErrorKind::Function, message).hint(hint))
     }
 
-    /// Checks the bytes of the rows that were made of one row.
+    /// Checks the bytes of the rows that a function made of one row.
     ///
     /// # Errors
     /// Function when there are more than [`FlatMap::BYTES_MAX`].
@@ -131,7 +131,7 @@ pub trait Functions: Send + Sync {
     /// each, if that is set.
     ///
     /// # Errors
-    /// As [`Functions::map`], and those of [`MadeRows`].
+    /// As [`Functions::map`]; errors of [`MadeRows`].
     fn flat_map(
         &self,
         function: &Function,

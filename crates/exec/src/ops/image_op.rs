@@ -24,7 +24,7 @@ pub(crate) struct FusedImageOp {
     chain: Chain,
     /// The columns that follow the image, if there are any.
     annotations: Option<Annotations>,
-    /// Whether each step of the chain carries them.
+    /// For each step of the chain, whether the annotations follow it.
     carries: Vec<bool>,
     seed: Seed,
     schema: Arc<Schema>,
@@ -114,7 +114,7 @@ impl FusedImageOp {
         Ok(result)
     }
 
-    /// Checks the annotations of a row, whose image stays.
+    /// Checks the annotations of a row whose image does not change.
     fn check(&self, images: &Images<'_>, row: usize, moving: &mut Moving<'_>) -> Result<()> {
         let Input::Pixels { height, width, .. } = images.row(row)? else {
             return Err(Error::internal("annotations of an image that is not decoded"));
@@ -165,7 +165,7 @@ impl FusedImageOp {
         self.followed(images, row, id, scratch, out, &mut Alone).map_err(|e| self.blame(None, e, id))
     }
 
-    /// As [`FusedImageOp::row`], without the op and the sample in an error; `follow` hears of changes of the geometry.
+    /// As [`FusedImageOp::row`], without the op and the sample in an error; calls `follow` at changes of the geometry.
     fn followed(
         &self,
         images: &Images<'_>,

@@ -1,6 +1,6 @@
-//! Rows of any length padded to one, for `batch` and `bucket_by_length`.
+//! Rows of any length padded to one length, for `batch` and `bucket_by_length`.
 //!
-//! Invariant: what a padded column takes is computed, and compared with the memory budget, before it is allocated.
+//! Invariant: the size of a padded column is computed, and compared with the memory budget, before it is allocated.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use forebay_data::{Chunk, Field, Memory, Ragged};
 use forebay_plan::ops::PaddedBatch;
 use forebay_plan::{Op, Step};
 
-/// Pads the rows of each batch, and fills up one that is short where that is asked for.
+/// Pads the rows of each batch, and fills up a short batch if the op says so.
 pub(crate) struct PadOp {
     pub(crate) step: Step,
     memory: Memory,
@@ -48,7 +48,7 @@ impl PadOp {
     }
 }
 
-/// Returns a batch with its last row again as often as it takes to fill it up, where that is asked for.
+/// Returns a batch that is filled up with copies of its last row, if the op says so.
 fn filled_up(op: &PaddedBatch, batch: &Chunk) -> Result<Chunk> {
     let rows = batch.num_rows();
     if op.valid.is_none() || rows == 0 || rows >= op.size {
@@ -57,7 +57,7 @@ fn filled_up(op: &PaddedBatch, batch: &Chunk) -> Result<Chunk> {
     batch.take(&(0..op.size).map(|row| row.min(rows - 1) as u32).collect::<Vec<_>>())
 }
 
-/// The longest of some rows, and the first sample that has it.
+/// The greatest length of some rows, and the first sample that has it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Longest {
     pub(crate) length: usize,
@@ -77,10 +77,10 @@ impl Longest {
     }
 }
 
-/// The rows of a column, and how long they are to be.
+/// The rows of a column, and their length after padding.
 pub(crate) struct Padded<'a> {
     pub(crate) field: &'a Field,
-    /// The bytes of each.
+    /// The bytes of each row.
     pub(crate) rows: &'a [&'a [u8]],
     pub(crate) longest: Longest,
     pub(crate) length: usize,

@@ -8,6 +8,7 @@ use forebay_data::Chunk;
 
 use crate::image::{self, Limits};
 use crate::profile::op_meter::{MeterInput, OpSlot, ThreadTally};
+use crate::profile::span_log::SpanLog;
 use crate::threads::row_pool::{PoolHandle, RowPool};
 
 /// The memory and counters that one thread reuses from morsel to morsel.
@@ -24,6 +25,11 @@ impl Scratch {
     /// of the lowest first.
     pub fn share(&mut self, pool: &Arc<RowPool>, order: u64) {
         self.pool = Some(PoolHandle { pool: pool.clone(), order });
+    }
+
+    /// Sets the log of the next morsel's spans.
+    pub fn log_spans(&mut self, log: Option<Arc<SpanLog>>) {
+        self.tally.log = log;
     }
 
     /// Runs `body` for each row: on this thread, or with the pool.

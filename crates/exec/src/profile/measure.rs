@@ -1,5 +1,5 @@
-//! The costs of a pipeline's ops on sample rows, and a comparison of two orders of them: the same samples, and which is
-//! faster.
+//! The costs of a pipeline's ops on sample rows, and a comparison of two orders of the ops: whether they yield the same
+//! samples, and which is faster.
 //!
 //! `Dataset.optimize` chooses an order by these measurements.
 //!

@@ -10,14 +10,15 @@
 //! timed. Rows that fail are not counted, but their time is.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use forebay_core::Stopwatch;
+use forebay_core::{Stopwatch, short, tracer};
 use forebay_data::Chunk;
 use forebay_plan::{FusedOp, OpCounters, OpLabel, OpReport, Stages};
 use serde_json::{Value, json};
 
 use crate::lock::lock;
+use crate::profile::span_log::SpanLog;
 
 /// Morsels that are timed before a meter starts to sample them.
 const FIRST: u64 = 32;
@@ -37,6 +38,8 @@ pub struct OpMeter {
     watch: Arc<dyn Stopwatch>,
     begun: AtomicU64,
     ops: Mutex<Vec<Metered>>,
+    /// Names the ops of a trace.
+    stages: OnceLock<Arc<Stages>>,
 }
 
 struct Metered {
@@ -44,6 +47,8 @@ struct Metered {
     sums: OpCounters,
     /// The part of `sums` that was reported.
     reported: OpCounters,
+    /// Its name in a trace.
+    name: OnceLock<Arc<str>>,
 }
 
 /// The counts of a thread for its current morsel.
@@ -57,15 +62,24 @@ pub(crate) struct ThreadTally {
     sums: Vec<OpCounters>,
     /// Nanoseconds of shared rows on all threads of the pool, less the nanoseconds of this thread's part.
     apart: i64,
+    /// The log of the current morsel's spans, while a trace is recorded.
+    pub(crate) log: Option<Arc<SpanLog>>,
+    /// The calls of ops in this morsel for the log: their beginnings and ends.
+    calls: Vec<(OpSlot, u64, u64)>,
 }
 
-/// The start of a measurement; empty if the morsel is not timed.
+/// The start of a measurement.
 #[derive(Clone, Copy)]
-pub(crate) struct OpTimer(Option<(u64, i64)>);
+pub(crate) struct OpTimer {
+    /// Empty if the morsel is not timed.
+    metered: Option<(u64, i64)>,
+    /// Empty if no trace is recorded.
+    traced: Option<u64>,
+}
 
 impl OpMeter {
     pub(crate) fn new(watch: Arc<dyn Stopwatch>) -> Arc<Self> {
-        let meter = Self { watch, begun: AtomicU64::new(0), ops: Mutex::default() };
+        let meter = Self { watch, begun: AtomicU64::new(0), ops: Mutex::default(), stages: OnceLock::new() };
         meter.slot(&[]);
         Arc::new(meter)
     }
@@ -75,9 +89,15 @@ impl OpMeter {
         let mut ops = lock(&self.ops);
         let known = ops.iter().position(|op| op.places == places);
         OpSlot(known.unwrap_or_else(|| {
-            ops.push(Metered { places: places.to_vec(), sums: OpCounters::default(), reported: OpCounters::default() });
+            let (sums, reported) = (OpCounters::default(), OpCounters::default());
+            ops.push(Metered { places: places.to_vec(), sums, reported, name: OnceLock::new() });
             ops.len() - 1
         }))
+    }
+
+    /// Sets the stages that name the ops in a trace.
+    pub(crate) fn name_by(&self, stages: &Arc<Stages>) {
+        let _ = self.stages.set(stages.clone());
     }
 
     /// Returns the slot of a fused op.
@@ -92,6 +112,7 @@ impl OpMeter {
         tally.weight = if number < FIRST { 1 } else { EVERY };
         tally.watch = number.is_multiple_of(tally.weight).then(|| self.watch.clone());
         tally.sums.clear();
+        tally.calls.clear();
         tally.counts = true;
     }
 
@@ -100,6 +121,17 @@ impl OpMeter {
         (tally.counts, tally.watch) = (false, None);
         let mut ops = lock(&self.ops);
         ops.iter_mut().zip(&tally.sums).for_each(|(op, sums)| op.sums.add(sums));
+        if let Some(log) = &tally.log {
+            for (slot, start, end) in tally.calls.drain(..) {
+                ops.get(slot.0).iter().for_each(|op| log.add(self.name(op), (start, end)));
+            }
+        }
+    }
+
+    fn name(&self, op: &Metered) -> Arc<str> {
+        let label = |stages: &Arc<Stages>| OpLabel::of(&stages.graph, &stages.run_order, &op.places).op;
+        let named = || short(&self.stages.get().map_or_else(|| "op".to_owned(), label));
+        op.name.get_or_init(named).clone()
     }
 
     /// Returns the counts since the last report, of at most `most` ops.
@@ -141,7 +173,10 @@ impl OpMeter {
 impl ThreadTally {
     /// Starts to time a call of an op.
     pub(crate) fn start(&self) -> OpTimer {
-        OpTimer(self.watch.as_ref().map(|watch| (watch.nanos(), self.apart)))
+        OpTimer {
+            metered: self.watch.as_ref().map(|watch| (watch.nanos(), self.apart)),
+            traced: self.log.as_ref().map(|_| tracer().now()),
+        }
     }
 
     /// Ends the call: the op of `slot` received `input` and returned `done`, or failed.
@@ -179,7 +214,10 @@ impl ThreadTally {
 
     /// As [`ThreadTally::stop`], but counts only the time.
     pub(crate) fn took(&mut self, slot: OpSlot, timer: OpTimer) {
-        if let Some((watch, (began, apart))) = self.watch.as_ref().zip(timer.0) {
+        if let Some(start) = timer.traced.filter(|_| self.counts) {
+            self.calls.push((slot, start, tracer().now()));
+        }
+        if let Some((watch, (began, apart))) = self.watch.as_ref().zip(timer.metered) {
             let here = watch.nanos().saturating_sub(began) as i64;
             let nanos = (here + self.apart - apart).max(0) as u64;
             self.add(slot, &OpCounters { nanos, ..OpCounters::default() });

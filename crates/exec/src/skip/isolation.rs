@@ -3,7 +3,8 @@
 //! When an op fails on a run of rows, the run is cut at the row that the error names, and both sides run again: at most
 //! twice the work for any number of failed rows. If the error names no row, the run is halved.
 //!
-//! Rows that an op has made of one row are skipped together: the sample is what fails, is recorded, and fails again.
+//! The rows that an op has made of one row are skipped together: the unit that fails, is recorded, and fails again is
+//! the sample.
 //!
 //! Invariants: whether a row is skipped depends on the row and the pipeline alone, not on its neighbours or on the
 //! thread; an error that is not of a row ([`Fault::Other`]) is never skipped.
@@ -35,7 +36,7 @@ pub(crate) struct Isolation<'a> {
     on_error: OnError,
     source: RecordSource<'a>,
     losses: Vec<Loss>,
-    /// Every skipped row, including those that are not reported.
+    /// Every skipped row, also rows that are not reported.
     failed: HashSet<RowId>,
     /// Replaces a sample's number in an error by its name for the user.
     locate: &'a dyn Fn(Error) -> Error,
@@ -123,7 +124,7 @@ impl<'a> Isolation<'a> {
         written(record)
     }
 
-    /// Runs an op on rows, without those that fail.
+    /// Runs an op on rows, without the failing rows.
     ///
     /// # Errors
     /// An error that is not of a row; with [`OnError::Raise`], any error of the op.
@@ -192,7 +193,7 @@ impl<'a> Isolation<'a> {
         Ok(())
     }
 
-    /// Reads rows, without those that cannot be read.
+    /// Reads rows, without the unreadable ones.
     ///
     /// # Errors
     /// As [`Isolation::run`].
@@ -230,7 +231,7 @@ impl<'a> Isolation<'a> {
         self.read(rows, before, parts)?;
         if let Some(row) = row {
             let place = places[row];
-            // An op of a dataset that is read with others has failed on a row which that dataset could read.
+            // With an op in the error, a dataset of several could read this row, and one of its ops failed on it.
             let part = error.get("part").filter(|_| self.on_error == OnError::Quarantine && error.get("op").is_some());
             let record = written(part.and_then(|part| rows.as_read(place, part)));
             self.skip_recorded(RowId { sample: rows.name(place.row).0, epoch: place.epoch }, error, record);
@@ -271,8 +272,8 @@ fn written(record: Option<Chunk>) -> Option<Bytes> {
     (bytes.len() <= Loss::RECORD_BYTES_MAX).then(|| bytes.into())
 }
 
-/// Returns the row that an error names, unless several rows have that name (`repeat` yields a sample more than once); all
-/// of its rows in the chunk where they are made of one row.
+/// Returns the row that an error names; all of its rows, if an op made them of one row. `None` if several other rows
+/// have that name: `repeat` yields a sample more than once.
 fn named(error: &Error, chunk: &Chunk) -> Option<Range<usize>> {
     let ids = chunk.ids();
     if ids.len() == 1 {
@@ -299,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns rows of samples 0 to 9, so many of each; each row has a number of its own.
+    /// Returns `of_each` rows of each of the samples 0 to 9; each row has a number of its own.
     fn rows(of_each: u32) -> Chunk {
         let schema = Arc::new(Schema::new(vec![Field::new("x", Kind::scalar(DType::Int64))]).expect("a schema"));
         let numbers = |count| Arc::new(Int64Array::from_iter_values(0..count)) as ArrayRef;

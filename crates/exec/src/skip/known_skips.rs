@@ -11,7 +11,7 @@ use crate::skip::skip_log::SkippedSample;
 #[derive(Debug, Clone, Default)]
 pub struct KnownSkips {
     rows: HashMap<(u64, RowId), Error>,
-    /// Whether the epoch of the stream is of no account: the ids of rows differ between epochs.
+    /// Whether rows are found by their ids alone, without the epoch of the stream. Ids differ between epochs.
     by_id: bool,
 }
 
@@ -30,8 +30,8 @@ impl KnownSkips {
         losses.iter().find(|loss| loss.error.fault() == Fault::Process && self.get(epoch, loss.row).is_none())
     }
 
-    /// Returns the rows of one of the datasets of a mix; `own` returns the id there of a sample of that dataset. They are
-    /// found by their ids alone, because the dataset counts its epochs by itself.
+    /// Returns the rows of one dataset of a mix. `own` returns the id that a sample of that dataset has in it. The rows
+    /// are found by their ids alone, because the dataset counts its own epochs.
     pub(crate) fn of_part(&self, own: impl Fn(SampleId) -> Option<SampleId>) -> Self {
         let rows = self.rows.iter().filter_map(|((_, row), error)| {
             own(row.sample).map(|sample| ((0, RowId { sample, ..*row }), error.clone()))
@@ -44,7 +44,7 @@ impl KnownSkips {
         self.rows.entry((epoch.0, row)).or_insert(error);
     }
 
-    /// Says whether there is none.
+    /// Says whether it has no row.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

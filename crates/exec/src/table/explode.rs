@@ -8,9 +8,9 @@ use forebay_data::{
 };
 use std::sync::Arc;
 
-/// The most rows that are made of rows that are computed together.
+/// The most rows that one call makes.
 const ROWS_MAX: usize = 1 << 24;
-/// The most bytes of the repeated columns of these rows.
+/// The most bytes of the repeated columns of one call.
 const BYTES_MAX: usize = 1 << 30;
 
 /// Makes a row of each step of these columns, and repeats the others.

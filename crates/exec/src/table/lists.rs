@@ -1,5 +1,5 @@
-//! Functions of lists: items, slices, and sums of a row's numbers. As NumPy's, but that the mean, the least and the
-//! greatest of none are missing. Numbers are added in their order, floats as float64.
+//! Functions of lists: items, slices, and sums of a row's numbers. Results are NumPy's, except that the mean, the
+//! minimum and the maximum of an empty list are missing. Numbers are added in their order, floats as float64.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn item(layout: &Layout) -> Result<(usize, Vec<usize>)> {
     Ok((dims.iter().product(), dims))
 }
 
-/// Returns the first dimension of a row of so many numbers.
+/// Returns the first dimension of a row with the numbers of `range`.
 fn length(layout: &Layout, range: &Range<usize>, inner: usize) -> usize {
     match layout {
         Layout::Fixed(shape) => shape[0],
@@ -150,7 +150,7 @@ fn reduced(call: &Call, numbers: Numbers, rows: usize) -> Value {
             _ => {
                 let is_min = matches!(call, Call::Min {});
                 let best = |a: T, b: T| {
-                    // What is not ordered is not-a-number, which stays.
+                    // A number without an order is not-a-number, which stays.
                     let keep = match a.partial_cmp(&b) {
                         Some(order) => if is_min { order.is_le() } else { order.is_ge() },
                         None => a.partial_cmp(&a).is_none(),

@@ -29,7 +29,7 @@ pub(super) fn join(op: Binary, a: Value, b: Value, rows: usize) -> Result<Value>
     Ok(Value::Numbers(place.fill(DType::Bool, values)))
 }
 
-/// Known where both sides are, or where one side alone decides: the other's value then does not matter.
+/// A result is known where both sides are known, or where one known side decides for any value of the other.
 fn kleene(op: Binary, a: &Numbers, b: &Numbers, rows: usize) -> Option<NullBuffer> {
     let decides = i8::from(op == Binary::Or);
     let side = |x: &Numbers| {

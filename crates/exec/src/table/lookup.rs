@@ -12,10 +12,10 @@ use super::shape::{Layout, Numbers};
 use super::value::Value;
 use super::words::strings;
 
-/// Says of each value whether it is one of some, which rise. Not-a-number is none.
+/// Returns for each value whether it is one of `values`, which ascend. Not-a-number never is.
 ///
 /// # Errors
-/// Internal where the plan's checks were passed by.
+/// Internal for values that the plan's checks refuse.
 pub(super) fn is_in(value: Value, values: &Values, rows: usize) -> Result<Value> {
     if let Values::Texts(words) = values {
         let texts = strings(&value, rows)?;
@@ -47,7 +47,8 @@ pub(super) fn is_in(value: Value, values: &Values, rows: usize) -> Result<Value>
     Ok(Value::Numbers(numbers.with(DType::Bool, found)))
 }
 
-/// Returns how many of the rising bounds are not above each number, or below it; all of them for not-a-number.
+/// Returns for each number how many of the ascending bounds are at or below it, or with `right` below it; all of them
+/// for not-a-number.
 ///
 /// # Errors
 /// Internal for texts.

@@ -1,7 +1,7 @@
-//! Functions of lists of texts: items, slices, whether a text is among them, all of them as one text.
+//! Functions of lists of texts: items, slices, whether a list has a text, and the texts joined to one.
 //!
-//! Invariant: a list that is missing stays missing, and nothing is computed of it. A text that is missing in a list is
-//! left out of the joined text, as polars does.
+//! Invariant: a missing list stays missing, and no function is computed for it. A missing text in a list is left out of
+//! the joined text, as in polars.
 
 use std::sync::Arc;
 

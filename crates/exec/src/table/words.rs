@@ -1,6 +1,6 @@
-//! Functions of texts with fixed arguments: what Python's methods of `str` give, and patterns of the regex crate.
+//! Functions of texts with fixed arguments: Python's methods of `str`, and patterns of the regex crate.
 //!
-//! Invariant: a row that is missing stays missing, and nothing is computed of it.
+//! Invariant: a missing row stays missing, and no function is computed for it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ pub(super) fn call(call: &Call, value: &Value, rows: usize) -> Result<Value> {
         Call::Match { pattern, from_start } => {
             let pattern = text_pattern(pattern)?;
             told(&texts, |row| match from_start {
-                // The leftmost one: where one begins at the start, it is that.
+                // `find` returns the leftmost match, which begins at 0 if any match does.
                 true => pattern.find(row).is_some_and(|found| found.start() == 0),
                 false => pattern.is_match(row),
             })
@@ -104,7 +104,7 @@ pub(super) fn call(call: &Call, value: &Value, rows: usize) -> Result<Value> {
 /// Returns the bytes from `start` to before `stop` of each row.
 ///
 /// # Errors
-/// Internal for what is no bytes.
+/// Internal for a column that is not of bytes.
 pub(super) fn slice_bytes(column: &dyn Array, start: Option<i64>, stop: Option<i64>) -> Result<Value> {
     let bytes: &LargeBinaryArray =
         column.as_binary_opt().ok_or_else(|| Error::internal("bytes that are stored as something else"))?;
@@ -171,7 +171,7 @@ fn slice(text: &str, start: Option<i64>, stop: Option<i64>) -> &str {
 fn part<'a>(text: &'a str, separator: &str, index: i64) -> Option<&'a str> {
     match usize::try_from(index) {
         Ok(index) => text.split(separator).nth(index),
-        // As Python, which splits from the front: the parts of overlapping separators are those.
+        // Python splits from the front also for negative indices, which matters where separators overlap.
         Err(_) => {
             let parts: Vec<_> = text.split(separator).collect();
             let back = usize::try_from(index.unsigned_abs()).ok()?;

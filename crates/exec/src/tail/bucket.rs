@@ -82,7 +82,7 @@ pub(crate) struct Bucketer {
     passed: Vec<u64>,
     /// Full buckets, in the order in which they filled.
     full: VecDeque<usize>,
-    /// What padded rows may take.
+    /// The memory, and its budget, of padded rows.
     memory: Memory,
 }
 

@@ -1,21 +1,21 @@
-//! `take` and `skip` of batches whose number of rows the plan does not know: those of buckets.
+//! `take` and `skip` of batches of `bucket_by_length`, because the plan does not know their numbers of rows.
 //!
-//! Invariant: a batch is chosen by its number in the epoch of its consumer, so a resumed stream chooses the same ones if
-//! it knows the number of the batches before it ([`Position::batches`](crate::Position)).
+//! Invariant: a batch is chosen by its number in the epoch of its consumer. So a resumed stream chooses the same
+//! batches if it knows the number of earlier batches ([`Position::batches`](crate::Position)).
 
 use std::ops::Range;
 
 /// The batches of an epoch that are delivered.
 #[derive(Debug, Clone)]
 pub(crate) struct ChosenBatches {
-    /// The numbers of the batches that are kept.
+    /// The numbers of the batches to deliver.
     chosen: Range<u64>,
-    /// How many came so far in this epoch.
+    /// The number of batches so far in this epoch.
     seen: u64,
 }
 
 impl ChosenBatches {
-    /// Delivers all batches, from the one behind the first `seen` of an epoch on.
+    /// Delivers all batches after the first `seen` ones of an epoch.
     pub(crate) fn new(seen: u64) -> Self {
         Self { chosen: 0..u64::MAX, seen }
     }
@@ -42,7 +42,7 @@ impl ChosenBatches {
         self.seen >= self.chosen.end
     }
 
-    /// Returns how many came so far, if that decides about later ones.
+    /// Returns the number of batches so far; 0 if all batches are delivered, because the number then decides nothing.
     pub(crate) fn counted(&self) -> u64 {
         if self.chosen == (0..u64::MAX) { 0 } else { self.seen }
     }

@@ -139,7 +139,7 @@ impl Position {
         self.advance();
     }
 
-    /// Records that a split of its epoch has this many chunks, and all of them came.
+    /// Records that a split of its epoch has this many chunks, and that all of them were delivered.
     pub(crate) fn end_split(&mut self, split: u64, count: u64) {
         if split == self.split && count == self.chunk {
             (self.split, self.chunk) = (self.split + 1, 0);
@@ -191,8 +191,8 @@ impl Position {
 mod tests {
     use super::*;
 
-    /// After chunks in any order the position names exactly these; when all came, it is the same as after chunks in
-    /// order.
+    /// After chunks in any order the position names exactly these chunks. After all chunks it equals the position of a
+    /// delivery in order.
     #[test]
     fn a_position_names_the_delivered_chunks_in_any_order_of_delivery() {
         let counts = [3u64, 0, 1, 4, 2];

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::skip::skip_log::SkipTally;
 use crate::tail::delivered_ahead::DeliveredAhead;
 
-/// Where the datasets of a mix are that are mixed as they come.
+/// The positions of the datasets of a streamed mix.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MixPosition {
     /// The position of each dataset.
@@ -17,10 +17,10 @@ pub struct MixPosition {
     pub is_over: bool,
 }
 
-/// Where one of the datasets is.
+/// The position of one dataset of a streamed mix.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PartPosition {
-    /// How often it has begun again in this epoch; of a dataset that does not repeat, 1 once it has left the mix.
+    /// How often it has begun again in this epoch. For a dataset that does not repeat: 1 once it has left the mix.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pass: u64,
     /// Its first row that the mix has not taken.
@@ -45,7 +45,7 @@ pub struct Position {
     /// The later splits and chunks that were already delivered.
     #[serde(default, skip_serializing_if = "DeliveredAhead::is_empty")]
     pub passed: DeliveredAhead,
-    /// Where the datasets of a mix were before that chunk, if they are mixed as they come; `None` at the start of an epoch.
+    /// The positions of the datasets of a streamed mix before that chunk; `None` at the start of an epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mixed: Option<Arc<MixPosition>>,
     /// The phase of the epoch (`plan::Sharding`): not 0 if the number of consumers changed during the epoch.
@@ -57,7 +57,7 @@ pub struct Position {
     /// For each bucket, the number of its rows from there on that were delivered; empty means none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bucketed: Vec<u64>,
-    /// The number of batches of the epoch before it, where `take` or `skip` counts those of buckets.
+    /// The number of batches of the epoch before it, where `take` or `skip` counts batches of buckets.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub batches: u64,
     /// The number of rows that each counting op of the tail had seen before that chunk.

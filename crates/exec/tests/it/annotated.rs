@@ -1,5 +1,5 @@
-//! Boxes, masks and points follow their image: the image's pixels stay what they are without them, fused ops give the
-//! bits of single ones, and all of them agree about where the pixels went.
+//! Boxes, masks and points follow their image: they do not change the image's pixels, fused ops give the bits of single
+//! ops, and the moved annotations agree with the moved pixels.
 
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ struct Costly {
     /// The cost of a row of `early` and of `late`.
     early: AtomicU64,
     late: AtomicU64,
-    /// The number of rows of the calls of each.
+    /// The number of rows in the calls of each function.
     early_rows: AtomicU64,
     late_rows: AtomicU64,
 }
@@ -98,8 +98,8 @@ impl Job {
         self.functions.late.store(late, Ordering::Relaxed);
     }
 
-    /// Reads an epoch of a job with many epochs; returns the sum of its rows, the number of rows of each function's
-    /// calls, and what is cached.
+    /// Reads an epoch of a job with many epochs. Returns the sum of its rows, the number of rows in the calls of each
+    /// function, and the report about the cache.
     fn epoch(&self, epoch: u64) -> (i64, [u64; 2], serde_json::Value) {
         self.read(epoch, EPOCHS)
     }

@@ -145,8 +145,8 @@ fn sums_are_those_of_what_ran_in_run_order() {
     assert_eq!(flow(&ops[2]), [50_000, 50_000, 400_000, 800_000]);
     assert_eq!(flow(&ops[3]), [50_000, 50_000, 800_000, 800_000]);
     let seconds: Vec<_> = ops.iter().map(|op| op["seconds"].as_f64().expect("a number")).collect();
-    // A function is called twice for one row in 128, for the determinism check: some of the few timed morsels have more
-    // of these.
+    // The determinism check calls a function again for one row in 128. Some of the few timed morsels have more such
+    // rows than others.
     let all = 50_000.0 * ROW_NANOS as f64 / 1e9;
     assert!((all..all * 1.1).contains(&seconds[2]), "{seconds:?}");
     assert_eq!((seconds[0], seconds[1], seconds[3]), (0.0, 0.0, 0.0));

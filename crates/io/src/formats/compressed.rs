@@ -1,5 +1,5 @@
-//! Files that are compressed as a whole, recognized by their first bytes. Names only suggest beforehand what a file
-//! likely is.
+//! Files that are compressed as a whole, recognized by their first bytes. Before a file is opened, its name only
+//! suggests whether it is compressed.
 
 use std::sync::Arc;
 

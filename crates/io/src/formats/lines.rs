@@ -1,4 +1,4 @@
-//! Lines of text: ended by `\n` or `\r\n`; a last line without an end counts. A byte order mark before the first is
+//! Lines of text. A line ends with `\n`, `\r\n` or the end of the file. A byte order mark before the first line is
 //! skipped.
 
 use std::sync::atomic::AtomicBool;

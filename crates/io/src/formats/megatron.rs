@@ -3,8 +3,9 @@
 //!
 //! ```text
 //! .idx: "MMIDIDX\0\0", version 1 (u64), type (u8), sequences (u64), indices (u64),
-//!       the ids of each sequence (i32), where each begins in .bin (i64), the first sequence of each document and the end (i64),
-//!       and, of multimodal datasets, a mode for each sequence (i8), which is not read
+//!       the number of ids of each sequence (i32), the offset of each in .bin (i64),
+//!       the first sequence of each document and the end (i64),
+//!       and, in multimodal datasets, a mode for each sequence (i8), which is not read
 //! ```
 //!
 //! The index is walked front to back at three places at once, so a large index needs no memory besides the resulting

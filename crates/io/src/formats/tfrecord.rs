@@ -38,7 +38,8 @@ fn bad(uri: &str, offset: u64, record: Option<u64>, what: &str) -> Error {
         .hint("the file is corrupt: write or fetch it again; verify=False reads on without checksums")
 }
 
-/// Returns the codec of a file of records. A record's length may begin like a compressed file: its checksum decides.
+/// Returns the codec of a file of records. A record's length may look like the beginning of a compressed file, so the
+/// checksum of the length decides.
 ///
 /// # Errors
 /// As [`compressed::codec`].

@@ -1,10 +1,10 @@
-//! The row groups of a file that are not left out.
+//! The row groups of a file that may match a condition.
 
-/// The row groups of a file that a condition may be true in.
+/// The row groups of a file that may have a row for which a condition is true.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Matching {
-    /// The rows of each row group: none where the condition is true of none.
+    /// The rows of each row group; 0 for a group in which the condition is true for no row.
     pub(crate) rows: Vec<u64>,
-    /// What the other row groups take in the file.
+    /// The compressed bytes of the row groups for which the condition may be true.
     pub(crate) bytes: u64,
 }

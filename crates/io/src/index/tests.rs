@@ -68,7 +68,7 @@ fn rows_that_other_files_tell_read_back_and_are_named_by_what_told_them() {
     assert_eq!(differ, [false, true, false]);
 }
 
-/// A row of such a length would cause an allocation of that size.
+/// A damaged index may state a row of any length, and reading it would allocate that many bytes.
 #[test]
 fn an_index_with_rows_behind_the_end_of_a_file_is_refused() {
     let mut tar = TarTable::default();

@@ -104,7 +104,8 @@ impl Layout {
         Ok(Packed(packed))
     }
 
-    /// Returns the column of some rows for each packed field. Each row is a pair: its group's index in `groups`, and its place there.
+    /// Returns the column of some rows for each packed field. Each row is a pair: its group's index in `groups`, and
+    /// its place in that group.
     ///
     /// # Errors
     /// Internal when Arrow returns an error.

@@ -1,4 +1,4 @@
-//! What a reader is, and what readers share: names of rows, and blocks that are read by gathering their rows.
+//! The interface of readers, and their common code: names of rows, and blocks that are read by gathering their rows.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use forebay_plan::LaneWindow;
 
 use crate::SourceIndex;
 
-/// Which row to read, and for which time round.
+/// A row to read, and its epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The row's number among all rows of the source, from 0.
     pub row: u64,
-    /// The epoch that randomness is keyed by; it is handed on in the row's name.
+    /// The epoch that keys the row's randomness. The row's id contains it.
     pub epoch: Epoch,
 }
 
-/// Chunks in order. After an error there is no more.
+/// Chunks in order. An error ends them.
 pub type Chunks<'a> = Box<dyn Iterator<Item = Result<Chunk>> + Send + 'a>;
 
-/// While it lives, or until the window is read, no later window of the same lanes is read in this process.
+/// Until it is dropped, or the window is read, this process reads no later window of the same lanes.
 pub struct WindowAnnouncement {
     _expected: Box<dyn Send>,
 }
@@ -39,12 +39,12 @@ pub trait Reader: Send + Sync {
     /// Reads these rows in this order. Needs a counted index.
     ///
     /// # Errors
-    /// Data when a row is corrupt or its file has changed, with file, offset and what names the row; NotFound,
-    /// PermissionDenied, Unavailable of a file; Internal for a row that is not there.
+    /// Data when a row is corrupt or its file has changed, with the file, the offset and the row's name; NotFound,
+    /// PermissionDenied or Unavailable for a file; Internal for a row that does not exist.
     fn gather(&self, places: &[Place]) -> Result<Chunk>;
 
-    /// Reads a block from its start, in chunks of at most `rows` rows, all but the last of exactly that many. A row that
-    /// cannot be decoded, where the next one can still be found, is one of them: its chunk lacks it, and says so.
+    /// Reads a block from its start, in chunks of `rows` rows; the last chunk may have fewer. If a row cannot be
+    /// decoded but the next row can be found, the chunk lists the row as skipped, and the row counts among its `rows`.
     ///
     /// # Errors
     /// As [`Reader::gather`], at once or from the iterator.
@@ -53,14 +53,15 @@ pub trait Reader: Send + Sync {
     /// Reads a window of a shuffle whose rows are not counted, in chunks as [`Reader::stream`].
     ///
     /// # Errors
-    /// As [`Reader::gather`], at once or from the iterator; Internal for a source that is never read so.
+    /// As [`Reader::gather`], at once or from the iterator; Internal for a source whose rows are counted.
     fn window(&self, window: &LaneWindow, rows: usize) -> Result<Chunks<'_>> {
         let _ = rows;
         Err(Error::internal(format!("window {} is of a source whose rows are counted", window.number)))
     }
 
-    /// Says that a thread is about to read a window. Threads that announce windows in order may read them in any: their bytes are asked for
-    /// once. A thread that will not read it drops the announcement.
+    /// Announces that a thread is about to read a window; `None` for a source without windows. Threads that announce
+    /// windows in order may read them in any order, and each byte is requested once. A thread that will not read the
+    /// window drops the announcement.
     fn announce_window(&self, window: &LaneWindow) -> Option<WindowAnnouncement> {
         let _ = window;
         None
@@ -77,7 +78,7 @@ pub(super) fn block_ids(block: u64, first: u64, rows: usize, epoch: Epoch) -> Ar
     (first..first + rows as u64).map(|row| RowId { sample: SampleId::new(block, row), epoch }).collect()
 }
 
-/// Refuses rows that are not there.
+/// Refuses rows that do not exist.
 pub(super) fn check(index: &SourceIndex, places: &[Place]) -> Result<()> {
     let rows = index.rows().ok_or_else(|| Error::internal("the index is not counted"))?;
     match places.iter().find(|p| p.row >= rows) {

@@ -1,4 +1,4 @@
-//! The destination of one file's bytes: a temporary file beside its place, or an upload; the file appears once all
+//! The destination of one file's bytes: a temporary file beside the final one, or an upload. The file appears once all
 //! bytes are written.
 
 use std::fs::{self, File};

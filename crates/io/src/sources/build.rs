@@ -56,7 +56,7 @@ pub(crate) fn build(
     SourceIndex::new(inner)
 }
 
-/// Indexes datasets that are read as one, some of them at a time.
+/// Indexes datasets that are read as one, some of them in parallel.
 fn joined(
     combined: &Combined,
     allowed: &Allowed,
@@ -69,7 +69,7 @@ fn joined(
     let one = |part: &SourcePart, stop: &AtomicBool| {
         let source = part.graph.source();
         let threads = threads.div_ceil(combined.parts.len());
-        // Datasets that are mixed as they come are counted where their own ops need it.
+        // A dataset of a streamed mix is counted only where its own ops need the count.
         let counted = counted && source.can_index() || combined.is_streamed() && counts_rows(&part.graph);
         let index = build(source, allowed, counted, cache, near, threads, &|_, _| check(stop));
         let index = index.map_err(|e| part.graph.blame_source(e).with("part", &part.name))?;

@@ -27,7 +27,7 @@ pub(super) struct Csv<'s> {
     pub(super) dialect: &'s CsvDialect,
 }
 
-/// Infers the names and types of columns, or checks those that the user gave.
+/// Infers the names and types of columns, or checks the fields that the user gave.
 pub(super) fn infer(draft: CsvDraft, near: Option<&dyn ReadThrough>) -> Result<Source> {
     let (paths, files) = looked_up(draft.paths)?;
     let name = files.first().map_or("", |file| file.uri.rsplit('/').next().unwrap_or_default());

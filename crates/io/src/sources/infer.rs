@@ -1,4 +1,4 @@
-//! What a source becomes when the user's omissions are looked up: extensions, features, columns, fields.
+//! Makes a source of a draft: looks up the extensions, features, columns or fields that the user left open.
 
 use forebay_core::Result;
 use forebay_plan::Source;
@@ -8,19 +8,19 @@ use super::{arrow, files, image_folder, lines, litdata, mds, megatron, parquet, 
 use crate::Progress;
 use crate::store::ReadThrough;
 
-/// Looks up what the user left open. What is read of remote files on the way goes through `near`.
+/// Looks up the parts that the user left open. Remote files are read through `near`.
 ///
 /// # Errors
-/// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when it holds
-/// what no column can.
+/// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when it has
+/// values that fit no column.
 pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
     infer_following(draft, near, &|_, _| Ok(()))
 }
 
-/// As [`infer`]; `progress` hears of it where all files are looked at.
+/// As [`infer`]. Where all files are read, their number is reported to `progress`.
 ///
 /// # Errors
-/// As [`infer`]; what `progress` returns.
+/// As [`infer`]; any error that `progress` returns.
 pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: Progress<'_>) -> Result<Source> {
     match draft {
         Draft::Files { paths } => files::infer(paths),

@@ -16,6 +16,9 @@ use crate::store::{self, Object, ReadThrough};
 
 /// Lines that are read to find the fields of JSON.
 const LINES: u64 = 100;
+/// Lines, and bytes, that are read at most while a field has only nulls and empty lists.
+const LINES_MAX: u64 = 10_000;
+const BYTES_MAX: u64 = 4 << 20;
 
 pub(super) struct Lines<'s> {
     pub(super) paths: &'s [String],
@@ -27,7 +30,7 @@ pub(super) fn infer_text(paths: Vec<String>) -> Result<Source> {
     Ok(Source::Text { paths: looked_up(paths)?.0 })
 }
 
-/// Infers the fields, or checks those that the user named.
+/// Infers the fields, or checks the fields that the user named.
 pub(super) fn infer_json(
     paths: Vec<String>,
     fields: Option<Vec<Field>>,
@@ -78,7 +81,7 @@ fn infer_fields(object: Arc<Object>) -> Result<Option<Vec<Field>>> {
     let mut forward = compressed::reading(object.clone())?;
     let mut seen = json::FieldInference::default();
     let (mut at, mut line) = (lines::begin(&mut forward)?, 0);
-    while line < LINES
+    while (line < LINES || (line < LINES_MAX && at < BYTES_MAX && seen.has_field_without_type()))
         && let Some(len) = lines::next(&mut forward, at, Some(line))?
     {
         if lines::is_blank(forward.at(at, len as usize)?)

@@ -2,8 +2,8 @@
 //! rows, and opens a reader.
 //!
 //! - `build`: makes an index of a source.
-//! - `format`: the trait `SourceFormat`; `registry`: which source has which format.
-//! - `draft`: what the user wrote; `infer`: what it becomes; `look_up`: looking at the first files.
+//! - `format`: the trait `SourceFormat`; `registry`: the format of each source.
+//! - `draft`: a source as the user wrote it; `infer`: makes a source of a draft; `look_up`: reads the first files.
 //! - `files`, `image_folder`, `tar`, `tfrecord`, `lines` (text and JSON), `csv`, `parquet`, `arrow`, `tokens`, `megatron`,
 //!   `mds`, `litdata`, `computed` (arrays in memory, and numbers): the sources.
 //! - `table/`: files with columns (Parquet, Arrow). `shards`: folders with an `index.json`.

@@ -1,4 +1,4 @@
-//! Which source has which format: the one place that knows all of them.
+//! The format of each source. No other file lists all formats.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ pub(super) struct Tar<'s> {
     pub(super) extensions: &'s [String],
 }
 
-/// Infers the extensions, or checks those that the user named.
+/// Infers the extensions, or checks the extensions that the user named.
 pub(super) fn infer(
     paths: Vec<String>,
     extensions: Option<Vec<String>>,
@@ -58,7 +58,7 @@ impl SourceFormat for Tar<'_> {
     }
 }
 
-/// Parses the user's extensions: all of them, and those that a sample may lack.
+/// Parses the user's extensions. Returns all of them, and the ones that a sample may lack.
 fn name_extensions(named: &[String], found: &[tar::Extension]) -> Result<(Vec<String>, Vec<String>)> {
     let (mut extensions, mut optional) = (Vec::new(), Vec::new());
     for name in named {

@@ -1,9 +1,9 @@
 //! A folder of objects that are written once and whole, which machines share through a store.
 //!
-//! A source's reads must succeed, so they retry for long. A caller of a bucket can continue without it: each call has a
-//! time limit, and ends by then in any state of the store or the share. Invariants: an object is there whole or not at
-//! all; a name is never used twice. So a plain put is as safe as a conditional one, and stores without conditional puts
-//! get plain puts.
+//! A source's reads must succeed, so they retry for long. A caller of a bucket can continue without it: each call ends
+//! within its time limit, in any state of the store or the share. Invariants: an object exists as a whole or not at
+//! all; a name is never used twice. So a plain put is as safe as a conditional put, and stores without conditional
+//! puts get plain puts.
 
 #![expect(clippy::disallowed_methods, reason = "each call is over in its time")]
 
@@ -70,7 +70,7 @@ impl Bucket {
     /// Makes no request.
     ///
     /// # Errors
-    /// Invalid when it is no such url, or a setting of the store is invalid.
+    /// Invalid when the url is not one of a store, or a setting of the store is invalid.
     pub fn open(uri: &str) -> Result<Self> {
         let uri = uri.trim_end_matches('/').to_owned();
         let (store, base, folder) = match uri.strip_prefix("file://") {

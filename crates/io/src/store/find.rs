@@ -1,4 +1,4 @@
-//! Which files patterns stand for, here and in stores, and what identity each has.
+//! Finds the files that match patterns, on this machine and in stores, and the identity of each.
 
 use forebay_core::{Error, Result};
 
@@ -7,15 +7,17 @@ use super::uri::{is_glob, is_remote, local_path};
 use super::{braces, local, remote};
 use crate::Allowed;
 
-/// Writes a pattern so that it means the same in another folder.
+/// Makes a pattern absolute, so that it does not depend on the current folder.
 pub(crate) fn absolute(pattern: &str) -> Result<String> {
     if is_remote(pattern) { Ok(pattern.to_owned()) } else { local::absolute(local_path(pattern)) }
 }
 
-/// What a folder stands for: all files below it but those whose names begin with a dot or `_`, as what other tools write beside the data do.
+/// The pattern of the files below a folder. Names that begin with a dot or `_` do not match: other tools give such
+/// names to files that they write beside the data.
 const FILES_OF_FOLDER: &str = "**/[!_]*";
 
-/// Returns a pattern of the files of a folder; any other path as it is. A folder of a store is a path that ends in a slash.
+/// Returns a pattern of the files of a folder, and any other path unchanged. A path of a store is a folder if it ends
+/// in a slash.
 pub(crate) fn files_of(path: String) -> String {
     let is_http = path.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http"));
     match is_remote(&path) {
@@ -27,10 +29,10 @@ pub(crate) fn files_of(path: String) -> String {
     }
 }
 
-/// Returns the files that `patterns` stand for: patterns in the user's order, the files of one glob sorted.
+/// Returns the files that match `patterns`, in the order of the patterns; the files of one glob are sorted.
 ///
 /// # Errors
-/// NotFound for a glob without a file, naming it and the folder it looked in.
+/// NotFound for a glob without a file, naming the glob and the folder.
 pub(crate) fn list(patterns: &[String]) -> Result<Vec<Found>> {
     list_first(patterns, usize::MAX)
 }
@@ -46,7 +48,7 @@ pub(crate) fn list_first(patterns: &[String], most: usize) -> Result<Vec<Found>>
             found.push(Found { uri: local_path(pattern).to_owned(), stat: None });
             continue;
         }
-        // The braces in a folder's name are its own.
+        // Braces in the name of an existing folder are part of the name.
         if !is_remote(pattern)
             && pattern.ends_with(FILES_OF_FOLDER)
             && let Ok(files) = local::glob(local_path(pattern))
@@ -72,17 +74,18 @@ pub(crate) fn list_first(patterns: &[String], most: usize) -> Result<Vec<Found>>
     Ok(found)
 }
 
-/// Returns every file below a folder whose name is `wanted`, sorted by path, and every direct sub-folder's name, sorted.
+/// Returns the names of the direct sub-folders, sorted, and every file below the folder whose name is `wanted`, sorted
+/// by path.
 pub(crate) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<String>, Vec<Found>)> {
     if is_remote(root) { remote::walk(root, wanted) } else { local::walk(local_path(root), wanted) }
 }
 
-/// Says whether there is a file of this machine.
+/// Says whether `uri` is an existing file of this machine.
 pub(crate) fn is_file(uri: &str) -> bool {
     !is_remote(uri) && local::is_file(local_path(uri))
 }
 
-/// Asks for size and identity.
+/// Returns the size and the identity of a file.
 pub(crate) fn stat(uri: &str, allowed: &Allowed) -> Result<Stat> {
     if is_remote(uri) { remote::stat(uri, allowed) } else { local::stat(uri) }
 }

@@ -41,6 +41,6 @@ pub trait NearFile: Send + Sync + fmt::Debug {
     /// Requests a range, which lies within the file.
     fn request(&self, range: Range<u64>) -> Arriving;
 
-    /// Says whether all of a range is kept, as far as this process knows, so that asking for it waits for no store.
+    /// Says whether, as far as this process knows, all of a range is kept. A request for it then waits for no store.
     fn holds(&self, range: Range<u64>) -> bool;
 }

@@ -1,4 +1,4 @@
-//! A file that is open, here or in a store.
+//! An open file, of this machine or of a store.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::uri::is_remote;
 use super::{local, remote};
 use crate::Allowed;
 
-/// A file that is open.
+/// An open file, with its pinned identity.
 #[derive(Debug)]
 pub(crate) struct Object {
     uri: Arc<str>,
@@ -26,15 +26,15 @@ pub(crate) struct Object {
 enum Where {
     Local(std::fs::File),
     Remote(remote::Remote),
-    /// Remote, and bytes of it are kept nearer.
+    /// A remote file that is read through a cache of its bytes.
     Near(Arc<dyn NearFile>),
 }
 
-/// A range of bytes of a remote object, on its way.
+/// A requested range of bytes of a remote object.
 pub(crate) struct Pending(Arriving);
 
 impl Pending {
-    /// Waits for it, and puts it into its place, which is as long.
+    /// Waits for the range, and copies it to `to`, which has the same length.
     pub(crate) fn fill(self, to: &mut [u8]) -> Result<()> {
         self.0(to)
     }
@@ -46,7 +46,8 @@ impl fmt::Debug for Pending {
     }
 }
 
-/// Returns how ranges of a file are fetched that are not here. Its store is looked up then: most files are here.
+/// Returns the function that fetches the ranges of a file that the cache lacks. It looks up the store only then,
+/// because the cache often holds the whole file.
 fn fetching(uri: Arc<str>, pinned: Stat, allowed: Allowed) -> Fetch {
     Arc::new(move |range, done: Done| match remote::Remote::open(&uri, &pinned, &allowed) {
         Ok(remote) => remote.fetch(range, done),
@@ -54,7 +55,7 @@ fn fetching(uri: Arc<str>, pinned: Stat, allowed: Allowed) -> Fetch {
     })
 }
 
-/// Fills a place with all of `bytes`.
+/// Copies `bytes` to `to`, which must have the same length.
 fn put(bytes: &[u8], to: &mut [u8]) -> Result<()> {
     if bytes.len() != to.len() {
         return Err(Error::internal(format!("{} bytes came where {} were asked for", bytes.len(), to.len())));
@@ -64,10 +65,12 @@ fn put(bytes: &[u8], to: &mut [u8]) -> Result<()> {
 }
 
 impl Object {
-    /// Opens `uri`, which must be allowed, and still be what `pinned` says. A remote one is read through `near`, if that is given.
+    /// Opens `uri`, which must be allowed and must still be the `pinned` file. A remote file is read through `near`, if
+    /// that is given.
     ///
     /// # Errors
-    /// PermissionDenied; Data when a local file has changed; a remote one is compared when it is read, which costs nothing more.
+    /// PermissionDenied; Data when a local file has changed. A remote file is compared with `pinned` when it is read,
+    /// which takes no further request.
     pub(crate) fn open(uri: &str, pinned: &Stat, near: Option<&dyn ReadThrough>, allowed: &Allowed) -> Result<Self> {
         allowed.check(uri)?;
         let name: Arc<str> = uri.into();
@@ -99,15 +102,15 @@ impl Object {
         !matches!(self.place, Where::Local(_))
     }
 
-    /// Fills `to` from `offset`, if the file is still what was pinned once that is done.
+    /// Fills `to` from `offset`, and checks afterwards that the file is still the pinned one.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         let read = self.read_part(offset, to);
-        // A file that is written over may well end too early: say why.
+        // A read beyond the end of an overwritten file must report that the file has changed.
         self.check_pinned()?;
         read
     }
 
-    /// Says whether a local file is still what was pinned. Nobody may be given what was read before that is known.
+    /// Checks that a local file is still the pinned one. Callers must not return bytes of the file before this check.
     ///
     /// # Errors
     /// Data when it has changed.
@@ -118,7 +121,8 @@ impl Object {
         }
     }
 
-    /// Fills `to` from `offset`, as one of several reads after which [`Object::check_pinned`] is asked once.
+    /// Fills `to` from `offset` without a check. The caller calls [`Object::check_pinned`] once after several such
+    /// reads.
     pub(crate) fn read_part(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         self.check_range(offset, to.len() as u64)?;
         match &self.place {
@@ -129,7 +133,7 @@ impl Object {
         }
     }
 
-    /// Asks for a range ahead of time; `None` for a local file, where there is nothing to wait for.
+    /// Requests a range ahead of its use; `None` for a local file, which is read without a wait.
     pub(crate) fn request(&self, offset: u64, len: usize) -> Option<Pending> {
         match &self.place {
             Where::Local(_) => None,
@@ -155,10 +159,11 @@ impl Object {
         }
     }
 
-    /// Asks for a long range, of which at most `ahead` bytes wait for the reader; `None` where short ranges are to be asked for instead.
+    /// Requests a long range, of which at most `ahead` bytes wait for the reader; `None` for a local or cached file,
+    /// whose reader requests short ranges instead.
     ///
     /// # Errors
-    /// Exhausted when no request can be made; what the store says comes with the bytes.
+    /// Exhausted when no request can be made. The returned body yields errors of the store.
     pub(crate) fn stream(&self, range: Range<u64>, ahead: usize) -> Result<Option<Body>> {
         match &self.place {
             Where::Remote(remote) => remote.stream(range, ahead).map(Some),
@@ -166,7 +171,7 @@ impl Object {
         }
     }
 
-    /// Refuses a range that the pinned size does not hold, which only a corrupt index or file can ask for.
+    /// Refuses a range beyond the pinned size. Only a corrupt index or file leads to such a range.
     pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<()> {
         if offset.checked_add(len).is_none_or(|end| end > self.stat.size) {
             return Err(crate::fail::truncated(&self.uri, "the file ends before the data that it should hold")

@@ -1,17 +1,17 @@
-//! What was pinned of a file.
+//! The pinned identity of a file: its size, and its etag or modification time.
 
 use std::fmt;
 
-/// What tells one content of a file from another.
+/// The property that distinguishes contents of a file of the same size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// Nanoseconds since 1970.
+    /// The modification time in nanoseconds since 1970; 0 if a server reports none.
     Mtime(i64),
-    /// What the object store says.
+    /// The etag of the object store.
     Etag(Box<str>),
 }
 
-/// A file as it was pinned.
+/// The pinned size and mark of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) size: u64,
@@ -19,8 +19,8 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// Says whether it tells this content of a remote file from another that is there later. A server that gives neither an etag
-    /// nor a time leaves the size alone.
+    /// Says whether it distinguishes the content of a remote file from later content at the same url. Without an etag
+    /// and a time from the server, only the size is known.
     pub(super) fn tells_apart(&self) -> bool {
         self.mark != Mark::Mtime(0)
     }
@@ -36,7 +36,7 @@ impl fmt::Display for Stat {
     }
 }
 
-/// One file that a pattern stands for; what the listing already told of it.
+/// One file that matches a pattern, with its identity if the listing reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) uri: String,

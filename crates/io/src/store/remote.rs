@@ -232,8 +232,8 @@ fn below(folder: &str, most: usize, wanted: impl Fn(&str) -> bool + Send + Sync 
     Ok(without_markers(found))
 }
 
-/// Removes folder markers from a sorted list. A folder marker is an empty object whose name is the folder of other objects; some tools write
-/// them.
+/// Removes folder markers from a sorted list. A folder marker is an empty object whose name is the folder of other
+/// objects. Some tools write them.
 fn without_markers(found: Vec<Found>) -> Vec<Found> {
     let is_marker = |file: &Found| {
         if file.stat.as_ref().is_none_or(|stat| stat.size > 0) {

@@ -90,7 +90,7 @@ pub(super) struct Failure {
     pub(super) seen: String,
     /// The store's `Retry-After`.
     pub(super) asked: Option<Duration>,
-    /// Whether the answer was malformed: waiting will hardly help.
+    /// Whether the answer was malformed. A retry seldom helps then.
     pub(super) odd: bool,
 }
 

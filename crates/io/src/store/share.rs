@@ -1,7 +1,7 @@
 //! A shared file system as a store of objects: direct reads, and the removal of incomplete files of dead writers.
 //!
-//! `object_store` writes: a file beside the place (`x.arrow#1`), then a link to it, so that an object is there whole or
-//! not at all.
+//! `object_store` writes a file beside the final name (`x.arrow#1`) and then links the final name to it, so that an
+//! object exists as a whole or not at all.
 
 use std::ops::Range;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! What the text of a uri or a pattern says.
+//! Classifies the text of a uri or a pattern: remote or local, glob or name.
 
 use forebay_core::{Error, ErrorKind};
 
@@ -16,7 +16,7 @@ pub(super) fn is_glob(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// Says how a glob without a file should be mended.
+/// Returns the error for a glob without a file.
 pub(super) fn nothing_matches(pattern: &str, folder: &str, exists: bool) -> Error {
     let hint = if exists { "check the pattern: * does not cross folders, ** does" } else { "there is no such folder" };
     Error::new(ErrorKind::NotFound, "no file matches this pattern")

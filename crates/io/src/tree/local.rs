@@ -1,4 +1,5 @@
-//! A folder of this machine, read by descriptors: no name is followed through a link, whoever exchanges it meanwhile.
+//! A folder of this machine, read by descriptors. No name is followed through a link, even if another process replaces
+//! a name by a link in the meantime.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,7 +24,7 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLO
 pub(super) struct LocalTree {
     path: PathBuf,
     root: File,
-    /// The only name that shows.
+    /// The only visible name, if the source is one file.
     only: Option<std::ffi::OsString>,
 }
 
@@ -96,7 +97,8 @@ impl LocalTree {
     }
 
     pub(super) fn file(&self, path: &Path, pinned: &Pinned) -> Result<LocalFile> {
-        // What is opened is a regular file, or nothing is read from it: opening another must not wait.
+        // `check` refuses all but regular files. NONBLOCK keeps the open of a pipe or a device from blocking before
+        // that.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let uri = self.path_of(path).to_string_lossy().into_owned();
         let opened = rustix::fs::openat2(&self.root, path, flags, Mode::empty(), BELOW);
@@ -110,7 +112,7 @@ impl LocalTree {
     }
 }
 
-/// Looks at a name; `None` when it is gone, or is a pipe, a socket or a device.
+/// Returns the entry of a name; `None` when it is gone, or is a pipe, a socket or a device.
 fn entry(folder: &File, name: &OsStr) -> rustix::io::Result<Option<TreeEntry>> {
     let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -122,7 +124,7 @@ fn entry(folder: &File, name: &OsStr) -> rustix::io::Result<Option<TreeEntry>> {
         FileType::RegularFile => EntryKind::File(pinned(&stat)),
         FileType::Symlink => match rustix::fs::readlinkat(folder, name, Vec::new()) {
             Ok(target) => EntryKind::Link(PathBuf::from(OsStr::from_bytes(target.to_bytes()))),
-            // Another entry has the name by now.
+            // The link was replaced or removed meanwhile.
             Err(Errno::NOENT | Errno::INVAL) => return Ok(None),
             Err(e) => return Err(e),
         },
@@ -163,7 +165,7 @@ impl LocalFile {
 
     pub(super) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         let read = self.file.read_exact_at(to, offset).map_err(|e| fail::io(&self.uri, e).with("offset", offset));
-        // A file that is written over may well end too early: say why.
+        // A read beyond the end of an overwritten file must report that the file has changed.
         self.check()?;
         read
     }

@@ -1,8 +1,8 @@
-//! Files and folders as a file system shows them: names, attributes, and bytes by their place.
+//! Files and folders as a file system shows them: names, attributes, and bytes by offset.
 //!
-//! A [`FileTree`] is what one source stands for: a folder of this machine, what is below a prefix of a store, or single
-//! files. Nothing is kept here between two calls. Invariants: a [`TreeFile`] is the file that was pinned, or reading it is
-//! an error; no link of a local folder is followed, so no path leads out of it.
+//! A [`FileTree`] has the files and folders of one source: a folder of this machine, the objects below a prefix of a
+//! store, or single files. It caches nothing between two calls. Invariants: a [`TreeFile`] is the pinned file, or
+//! reading it is an error; no link of a local folder is followed, so no path leads out of the folder.
 
 mod local;
 
@@ -19,11 +19,11 @@ use crate::{Allowed, fail};
 
 use local::{LocalFile, LocalTree};
 
-/// A content of a file: its size, and what tells it from any other at this place.
+/// The pinned content of a file: its size, and the properties that distinguish it from other content of this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pinned {
     stat: Stat,
-    /// The file's number on this machine; 0 of a remote one.
+    /// The inode number; 0 for a remote file.
     number: u64,
 }
 
@@ -41,23 +41,23 @@ impl fmt::Display for Pinned {
     }
 }
 
-/// What is known of an entry besides its content.
+/// The properties of an entry besides its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// When it was changed, in nanoseconds since 1970; `None` for a folder of a store, which has no time.
+    /// The modification time in nanoseconds since 1970; `None` for a folder of a store, which has no time.
     pub mtime: Option<i64>,
-    /// Owner, group and permission bits; `None` in a store, which has none that a system could check.
+    /// Owner, group and permission bits; `None` in a store, which has no such bits.
     pub owner: Option<(u32, u32, u16)>,
 }
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryKind {
     /// A folder.
     Folder,
     /// A file, with its content.
     File(Pinned),
-    /// A symbolic link, with the path that it names.
+    /// A symbolic link, with its target.
     Link(PathBuf),
 }
 
@@ -66,9 +66,9 @@ pub enum EntryKind {
 pub struct TreeEntry {
     /// The name, without slashes.
     pub name: OsString,
-    /// What it is.
+    /// The type of the entry.
     pub kind: EntryKind,
-    /// What else is known of it.
+    /// Its time and its owner.
     pub attributes: Attributes,
 }
 
@@ -82,19 +82,19 @@ pub struct FileTree {
 #[derive(Debug)]
 enum Place {
     Local(LocalTree),
-    /// What is below a prefix of a store.
+    /// The objects below a prefix of a store.
     Prefix,
     /// Single files of stores and servers, by their urls.
     Files(Vec<String>),
 }
 
 impl FileTree {
-    /// Opens what `source` names: a folder or a file of this machine; a prefix or an object of a store; a file of an http
-    /// server, or several with braces (`http://host/train-{000..099}.tar`).
+    /// Opens a source: a folder or a file of this machine; a prefix or an object of a store; a file of an http server,
+    /// or several with braces (`http://host/train-{000..099}.tar`).
     ///
     /// # Errors
-    /// NotFound, when nothing is there; Invalid for an http address that names no file, or two files of one name; what the
-    /// system or the store says.
+    /// NotFound when there is nothing at `source`; Invalid for an http address that names no file, or for two files of
+    /// one name; any error of the system or the store.
     pub fn open(source: &str) -> Result<Self> {
         if !is_remote(source) {
             let path = store::local_path(source);
@@ -135,7 +135,7 @@ impl FileTree {
         Ok(Self { uri: source.to_owned(), place: Place::Files(files) })
     }
 
-    /// Returns what the source is called.
+    /// Returns the path or the url of the source.
     pub fn uri(&self) -> &str {
         &self.uri
     }
@@ -145,10 +145,10 @@ impl FileTree {
         !matches!(self.place, Place::Local(_))
     }
 
-    /// Returns what is in a folder (`""`: the source itself), sorted by name, with at most `most` names.
+    /// Returns the entries of a folder (`""`: the source itself), at most `most`, sorted by name.
     ///
     /// # Errors
-    /// NotFound, when there is no such folder; Exhausted, when it has more names; what the system or the store says.
+    /// NotFound when there is no such folder; Exhausted when it has more entries; any error of the system or the store.
     pub fn list(&self, folder: &Path, most: usize) -> Result<Vec<TreeEntry>> {
         let entries = match &self.place {
             Place::Local(local) => local.list(folder, most)?,
@@ -176,7 +176,7 @@ impl FileTree {
         }
     }
 
-    /// Returns the bytes of this source's file system: all, and those that are free; `None` in a store.
+    /// Returns the total and the free bytes of this source's file system; `None` in a store.
     pub fn space(&self) -> Option<(u64, u64)> {
         match &self.place {
             Place::Local(local) => local.space(),
@@ -184,10 +184,10 @@ impl FileTree {
         }
     }
 
-    /// Opens a file as it was pinned. A remote one is read through `near`, if that is given.
+    /// Opens the pinned file. A remote file is read through `near`, if that is given.
     ///
     /// # Errors
-    /// Data, when a local file has changed; of a remote one that is found when it is read.
+    /// Data when a local file has changed. For a changed remote file, reading returns that error.
     pub fn file(&self, path: &Path, pinned: &Pinned, near: Option<&dyn ReadThrough>) -> Result<TreeFile> {
         Ok(TreeFile(match &self.place {
             Place::Local(local) => Bytes::Local(local.file(path, pinned)?),
@@ -195,10 +195,10 @@ impl FileTree {
         }))
     }
 
-    /// Returns the url of an entry, as the sources of pipelines name it, or its path.
+    /// Returns the path of an entry, or its url in the form that the sources of pipelines use.
     ///
     /// # Errors
-    /// NotFound, for a name that no url of a store has.
+    /// NotFound for a name that cannot be in a url of a store.
     pub fn uri_of(&self, path: &Path) -> Result<String> {
         match &self.place {
             Place::Local(local) => Ok(local.path_of(path).to_string_lossy().into_owned()),
@@ -219,7 +219,7 @@ impl FileTree {
     }
 }
 
-/// Sorts entries by name. Of an object and a folder of one name the folder shows, for more files are in it.
+/// Sorts entries by name. A folder hides an object of the same name, because the folder may hold many files.
 fn in_order(mut entries: Vec<TreeEntry>) -> Vec<TreeEntry> {
     let is_file = |entry: &TreeEntry| !matches!(entry.kind, EntryKind::Folder);
     entries.sort_by(|a, b| a.name.cmp(&b.name).then(is_file(a).cmp(&is_file(b))));
@@ -255,7 +255,7 @@ enum Bytes {
 }
 
 impl TreeFile {
-    /// Returns where it is.
+    /// Returns the path or the url of the file.
     pub fn uri(&self) -> &str {
         match &self.0 {
             Bytes::Local(local) => local.uri(),
@@ -279,10 +279,10 @@ impl TreeFile {
         }
     }
 
-    /// Fills `to` from `offset`, if the file is still what was pinned once that is done.
+    /// Fills `to` from `offset`, and checks afterwards that the file is still the pinned one.
     ///
     /// # Errors
-    /// Data, when the file has changed, or ends before the range; what the system or the store says.
+    /// Data when the file has changed, or ends before the range; any error of the system or the store.
     pub fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         match &self.0 {
             Bytes::Local(local) => local.read_at(offset, to),
@@ -290,7 +290,7 @@ impl TreeFile {
         }
     }
 
-    /// Asks for a range ahead of time, which the file has; `None` for a local file, where there is nothing to wait for.
+    /// Requests a range within the file ahead of its use; `None` for a local file, which is read without a wait.
     pub fn request(&self, offset: u64, len: usize) -> Option<Arriving> {
         match &self.0 {
             Bytes::Local(_) => None,

@@ -1,8 +1,8 @@
-//! What a user writes: KubeDL's fields with KubeDL's names, and `forebay`, `minCachedPercent` and two more runtimes of
-//! Fluid.
+//! The spec of a CacheBackend: KubeDL's fields with KubeDL's names, and `forebay`, `minCachedPercent` and two more
+//! runtimes of Fluid.
 //!
-//! Everything is optional here, because jobs embed the same struct and objects may be older than the schema;
-//! [`super::validate`] says what is missing.
+//! All fields are optional here, because jobs embed the same struct and objects may be older than the schema.
+//! [`super::validate`] reports missing fields.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -39,22 +39,22 @@ pub(crate) struct CacheBackendSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^/"), length(max = 1024))]
     pub(crate) mount_path: Option<String>,
-    /// What is cached
+    /// Data to cache
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dataset: Option<Dataset>,
-    /// Which engine caches it: exactly one
+    /// Engine of the cache: exactly one
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cache_engine: Option<Engine>,
-    /// When the cache is ready, and when it goes away
+    /// When the cache is ready, and when the operator deletes it
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) options: Option<Options>,
 }
 
-/// What is cached.
+/// The cached data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Dataset {
-    /// Sources; each is found in a folder of its own under the mount path
+    /// Sources; each has its own folder under the mount path
     #[schemars(length(min = 1, max = 64))]
     pub(crate) data_sources: Vec<DataSource>,
 }
@@ -63,16 +63,16 @@ pub(crate) struct Dataset {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DataSource {
-    /// Where the data is: scheme://path, as s3://bucket/folder, local:///folder or pvc://claim/folder
+    /// Location of the data: scheme://path, as s3://bucket/folder, local:///folder or pvc://claim/folder
     #[schemars(regex(pattern = r"^[a-z][a-z0-9+.-]*://.+"), length(max = 2048))]
     pub(crate) location: String,
-    /// Folder under the mount path in which the data is found
+    /// Folder of the data under the mount path
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9_]([A-Za-z0-9_.-]*)$"), length(max = 255))]
     pub(crate) sub_dir_name: Option<String>,
 }
 
-/// Which engine caches: exactly one is named.
+/// The engine: exactly one field is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Engine {
@@ -84,7 +84,7 @@ pub(crate) struct Engine {
     pub(crate) forebay: Option<Forebay>,
 }
 
-/// A runtime of Fluid: exactly one is named.
+/// The runtime of Fluid: exactly one field is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Fluid {
@@ -99,7 +99,7 @@ pub(crate) struct Fluid {
     pub(crate) jindo_runtime: Option<FluidRuntime>,
 }
 
-/// Workers of a runtime of Fluid, and where they keep data.
+/// The cache workers of a runtime of Fluid, and their storage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct FluidRuntime {
@@ -107,7 +107,7 @@ pub(crate) struct FluidRuntime {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10000))]
     pub(crate) replicas: Option<i32>,
-    /// Where a worker keeps data, and how much
+    /// Storage tiers of a cache worker
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) tiered_storage: Vec<Tier>,
@@ -117,27 +117,27 @@ pub(crate) struct FluidRuntime {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Forebay {
-    /// Where a node keeps data, and how much
+    /// Storage tiers of a node
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) tiered_storage: Vec<Tier>,
 }
 
-/// A place where data is kept.
+/// A storage tier.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Tier {
-    /// Absolute path on the node; Fluid takes several with commas between them
+    /// Absolute path on the node; Fluid accepts several, separated by commas
     #[schemars(regex(pattern = r"^/"), length(max = 4096))]
     pub(crate) cache_path: String,
-    /// How much is kept there, as a quantity of Kubernetes: 1Gi, 500M
+    /// Capacity, as a quantity of Kubernetes: 1Gi, 500M
     #[schemars(regex(pattern = r"^[0-9]+(\.[0-9]+)?([KMGTPE]i|[kMGTPE]|[eE][0-9]+)?$"), length(max = 32))]
     pub(crate) quota: String,
-    /// What the place is made of
+    /// Medium of the tier
     pub(crate) medium_type: Medium,
 }
 
-/// What a place is made of.
+/// The medium of a tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum Medium {
@@ -150,7 +150,7 @@ pub(crate) enum Medium {
     Hdd,
 }
 
-/// When the cache is ready, and when it goes away.
+/// When the cache is ready, and when the operator deletes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Options {
@@ -165,7 +165,7 @@ pub(crate) struct Options {
 }
 
 impl CacheBackendSpec {
-    /// Seconds without a user after which the cache goes; `None`: never.
+    /// The idle time in seconds; `None` if the operator never deletes the cache.
     pub(crate) fn idle_seconds(&self) -> Option<i64> {
         self.options.as_ref().and_then(|o| o.idle_time).filter(|seconds| *seconds > 0)
     }
@@ -175,17 +175,17 @@ impl CacheBackendSpec {
         f64::from(self.options.as_ref().and_then(|o| o.min_cached_percent).unwrap_or(0))
     }
 
-    /// The sources, none where there is no data set.
+    /// The sources; empty without a data set.
     pub(crate) fn sources(&self) -> &[DataSource] {
         self.dataset.as_ref().map_or(&[], |dataset| dataset.data_sources.as_slice())
     }
 
-    /// Whether a cache can be made of this: a job may also just name one that is there.
+    /// Whether this spec defines a cache; a workload may also refer to an existing one by name.
     pub(crate) fn is_definition(&self) -> bool {
         self.dataset.is_some() && self.cache_engine.is_some()
     }
 
-    /// Whether both name the same data, kept the same way.
+    /// Whether both specs have the same data and engine.
     pub(crate) fn is_same_cache(&self, other: &Self) -> bool {
         self.dataset == other.dataset && self.cache_engine == other.cache_engine
     }

@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions, made of the Rust types. `deploy/kubernetes/crd.yaml` is this text.
+//! The CustomResourceDefinitions, generated from the Rust types. `deploy/kubernetes/crd.yaml` is this text.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -32,7 +32,7 @@ fn schema(definition: &mut Value) -> &mut Value {
 
 /// Returns the definition of caches, as JSON.
 ///
-/// The types have optional fields where old objects may lack them; here are those that a new object must have.
+/// The Rust types have optional fields, because old objects may lack them. The schema requires them of new objects.
 fn cache() -> Value {
     let mut definition = json_of(CacheBackend::crd());
     let schema = schema(&mut definition);
@@ -75,7 +75,7 @@ fn exactly_one(spec: &mut Value, path: &str) {
     engine["maxProperties"] = json!(1);
 }
 
-/// Removes defaults: an empty object stays what its user wrote, so that two specs can be compared.
+/// Removes defaults, so that the API server adds no fields to a spec and two specs can be compared.
 fn without_defaults(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

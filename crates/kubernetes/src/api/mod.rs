@@ -1,10 +1,9 @@
-//! `CacheBackend` of `cache.kubedl.io/v1alpha1` and `ForebayService` of `forebay.dev/v1alpha1`: what users write, what
-//! the operator tells, and the definitions that clusters get.
+//! The custom resources `CacheBackend` (`cache.kubedl.io/v1alpha1`) and `ForebayService` (`forebay.dev/v1alpha1`).
 //!
 //! ```text
-//! cache_backend   the spec, with KubeDL's fields and ours       status             what the operator tells
-//! service         the spec of a service                         service_status     what the operator tells
-//! definition      the CustomResourceDefinitions                 *validate          what is wrong with a spec
+//! cache_backend   spec of a CacheBackend            status             status of a CacheBackend
+//! service         spec of a ForebayService          service_status     status of a ForebayService
+//! definition      the CustomResourceDefinitions     *validate          validation of the specs
 //! ```
 
 pub(crate) mod cache_backend;

@@ -1,7 +1,7 @@
-//! `ForebayService` of `forebay.dev/v1alpha1`: a dispatcher, workers of several types, and how they are reached.
+//! The spec of a ForebayService: a dispatcher, workers of several types, and their network.
 //!
-//! Lists and objects that pods have, too (`env`, `volumes`, `tolerations`, `resources`), are taken as Kubernetes
-//! writes them, and handed on. [`super::service_validate`] says what is wrong with a spec.
+//! The fields of pods (`env`, `volumes`, `tolerations`, `resources`) have the form of Kubernetes, and are copied into
+//! the pod specs. [`super::service_validate`] validates the other fields.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub(crate) struct ForebayServiceSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "objects")]
     pub(crate) volumes: Vec<Value>,
-    /// Where those volumes are mounted, as in a container
+    /// Mounts of those volumes, as in a container
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "objects")]
     pub(crate) volume_mounts: Vec<Value>,
@@ -66,18 +66,18 @@ pub(crate) struct ForebayServiceSpec {
     /// Bearer tokens [default: everyone may do everything]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tokens: Option<Tokens>,
-    /// By what the dispatcher decides how many workers there are
+    /// Objective by which the dispatcher chooses the number of workers
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) autoscale: Option<Autoscale>,
     /// The Service at which trainers reach the dispatcher
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) service: Option<Reachable>,
-    /// Who may connect
+    /// Peers that may connect
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) network: Option<Network>,
 }
 
-/// The dispatcher: exactly one of volume and etcd is named.
+/// The dispatcher: exactly one of volume and etcd is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Dispatcher {
@@ -104,7 +104,7 @@ pub(crate) struct Dispatcher {
     pub(crate) args: Vec<String>,
 }
 
-/// Where one dispatcher keeps its state: a claim that the operator makes, or one that is there.
+/// The volume with the state of one dispatcher: a claim that the operator creates, or an existing claim.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Volume {
@@ -115,12 +115,12 @@ pub(crate) struct Volume {
     /// Storage class of the claim [default: that of the cluster]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) storage_class_name: Option<String>,
-    /// Name of a claim that is there, and stays when the service is deleted
+    /// Name of an existing claim, which stays when the service is deleted
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) claim_name: Option<String>,
 }
 
-/// Where several dispatchers keep their state.
+/// The etcd with the state of several dispatchers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Etcd {
@@ -158,7 +158,7 @@ pub(crate) struct Worker {
     /// Its machines may be taken back at any time
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) spot: bool,
-    /// How many there may be
+    /// Bounds of their number
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) replicas: Option<Replicas>,
     /// Processor and memory, as in a container
@@ -178,15 +178,15 @@ pub(crate) struct Worker {
     pub(crate) args: Vec<String>,
 }
 
-/// How many workers of a type there may be. Where both numbers are the same, nothing is scaled.
+/// The bounds of a worker type's replicas. Equal bounds fix the number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Replicas {
-    /// The fewest [default: 1; 0 where there are several types]
+    /// Minimum [default: 1; 0 if the service has several types]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub(crate) min: Option<u32>,
-    /// The most [default: 16, or the fewest if those are more]
+    /// Maximum [default: 16, or the minimum if that is greater]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub(crate) max: Option<u32>,
@@ -214,7 +214,7 @@ pub(crate) struct Tokens {
     pub(crate) secret_name: String,
 }
 
-/// By what the dispatcher decides how many workers there are.
+/// The objective by which the dispatcher chooses the number of workers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Autoscale {
@@ -241,11 +241,11 @@ pub(crate) struct Reachable {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// Who may connect, besides the pods of the namespace.
+/// Peers that may connect, besides the pods of the namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Network {
-    /// Whether NetworkPolicies are made [default: true]
+    /// Whether the operator creates NetworkPolicies [default: true]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<bool>,
     /// Peers, as in a NetworkPolicy, that may connect to dispatchers and workers
@@ -258,45 +258,45 @@ pub(crate) struct Network {
     pub(crate) metrics_from: Vec<Value>,
 }
 
-/// Workers of a type where nothing says how many there may be.
+/// Default maximum of a worker type's replicas.
 const WORKERS_MAX: u32 = 16;
 
 impl ForebayServiceSpec {
-    /// How many dispatchers there are.
+    /// Number of dispatchers.
     pub(crate) fn dispatchers(&self) -> u32 {
         self.dispatcher.etcd.as_ref().map_or(1, |etcd| etcd.replicas.unwrap_or(2))
     }
 
-    /// Whether the dispatcher is told of the types of workers, and decides on each.
+    /// Whether the dispatcher gets the worker types as offers, and chooses a number for each.
     pub(crate) fn has_offers(&self) -> bool {
         self.workers.iter().all(|w| w.price.is_some() && w.threads.is_some())
     }
 
-    /// The fewest and the most workers of a type.
+    /// Minimum and maximum replicas of a worker type.
     pub(crate) fn bounds(&self, of: &Worker) -> (u32, u32) {
         let replicas = of.replicas.clone().unwrap_or_default();
         let min = replicas.min.unwrap_or(u32::from(self.workers.len() < 2));
         (min, replicas.max.unwrap_or(WORKERS_MAX.max(min)))
     }
 
-    /// The offer under which the dispatcher decides on a type, if it does: its kind, and whether it is spot.
+    /// The dispatcher's offer for a worker type: its kind, and whether it is spot; `None` without offers.
     pub(crate) fn offered<'a>(&self, of: &'a Worker) -> Option<(&'a str, bool)> {
         self.kind(of).filter(|_| self.has_offers()).map(|kind| (kind, of.spot))
     }
 
-    /// The kind under which the dispatcher knows workers of a type, if it does.
+    /// The dispatcher's kind for a worker type; `None` for a type without kind and price.
     pub(crate) fn kind<'a>(&self, of: &'a Worker) -> Option<&'a str> {
         of.kind.as_deref().or_else(|| of.price.is_some().then_some(of.name.as_str()))
     }
 }
 
-/// Objects as Kubernetes has them in other places.
+/// Schema of a list of objects in the form of Kubernetes.
 fn objects(_: &mut SchemaGenerator) -> Schema {
     let any = json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json_schema!({"type": "array", "items": any, "maxItems": 64})
 }
 
-/// An object as Kubernetes has it in other places.
+/// Schema of an object in the form of Kubernetes.
 fn object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }

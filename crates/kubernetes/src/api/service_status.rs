@@ -1,53 +1,53 @@
-//! What the operator tells of a service.
+//! The status of a ForebayService.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::status::Condition;
 
-/// What the operator tells of a service.
+/// Status of a service, which the operator writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ServiceStatus {
-    /// The generation of the spec that this tells of
+    /// Generation of the spec that this status describes
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) observed_generation: Option<i64>,
-    /// Where trainers of the cluster connect: forebay://NAME.NAMESPACE.svc:7070
+    /// Address for trainers in the cluster: forebay://NAME.NAMESPACE.svc:7070
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) address: Option<String>,
-    /// Dispatchers that are ready, of those that there should be: 1/1
+    /// Ready and desired dispatchers: 1/1
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dispatchers_ready: Option<String>,
-    /// Workers that are ready, of those that there should be: 3/5
+    /// Ready and desired workers: 3/5
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) workers_ready: Option<String>,
     /// Workers that the dispatcher wants; absent while it does not know
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) workers_wanted: Option<String>,
-    /// Why it is not as it should be, in one word; absent when it is
+    /// Reason, in one word, why the service differs from its spec; absent when it does not
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     /// Workers by type
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) workers: Vec<WorkersTold>,
+    pub(crate) workers: Vec<WorkerTypeStatus>,
     /// Ready, Progressing and Degraded
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// Workers of one type.
+/// The workers of one type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct WorkersTold {
+pub(crate) struct WorkerTypeStatus {
     /// Name of the type
     pub(crate) name: String,
-    /// How many the dispatcher wants; absent while it does not know
+    /// Workers that the dispatcher wants; absent while it does not know
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) wanted: Option<u32>,
-    /// How many there should be
+    /// Desired replicas
     pub(crate) replicas: u32,
-    /// How many are ready
+    /// Ready replicas
     pub(crate) ready: u32,
-    /// How many have the spec of now
+    /// Replicas with the current spec
     pub(crate) updated: u32,
 }

@@ -1,17 +1,17 @@
-//! What is wrong with the spec of a service, in words for its writer. Pure.
+//! Validates the spec of a service, with messages for its author. Pure.
 //!
-//! The schema refuses part of it already; what compares two fields, or what a newer schema would refuse, comes this
-//! far.
+//! The schema rejects some faults already. Faults that need two fields, and objects older than the schema, reach this
+//! module.
 
 use std::collections::BTreeSet;
 
 use super::service::{Dispatcher, ForebayServiceSpec, Worker};
 use super::validate::bytes;
 
-/// Longest name of a service, and of a worker type: names and labels of at most 63 characters are made of them.
+/// Longest names of a service and of a worker type. Names and labels of at most 63 characters contain both.
 const NAME_MAX: usize = 30;
 const TYPE_MAX: usize = 20;
-/// Options that the operator writes itself.
+/// Options that only the operator writes.
 const DISPATCHERS_OWN: [&str; 14] = [
     "--listen",
     "--metrics",
@@ -44,7 +44,7 @@ const WORKERS_OWN: [&str; 13] = [
     "--tls-client-ca",
 ];
 
-/// Returns what is wrong with a service of this name and spec.
+/// Validates a service of this name and spec.
 ///
 /// # Errors
 /// A sentence that names the field, its value, and what to write.
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_spec_is_told_with_its_field_and_what_to_write() {
+    fn a_fault_is_reported_with_its_field_and_the_correction() {
         let worker = r#"{"name":"cpu"}"#;
         let with = |dispatcher: &str, rest: &str| format!(r#"{{"image":"i","dispatcher":{dispatcher},{rest}}}"#);
         let volume = |rest: &str| with(r#"{"volume":{}}"#, rest);
@@ -239,8 +239,8 @@ mod tests {
         ];
         for (text, expected) in wrong {
             let spec: ForebayServiceSpec = serde_json::from_str(&text).expect(&text);
-            let said = validate("s", &spec).expect_err(&text);
-            assert!(said.contains(expected), "{text}: {said}");
+            let fault = validate("s", &spec).expect_err(&text);
+            assert!(fault.contains(expected), "{text}: {fault}");
         }
         let spec: ForebayServiceSpec =
             serde_json::from_str(&volume(&format!(r#""workers":[{worker}]"#))).expect("a spec");

@@ -1,14 +1,14 @@
-//! What the operator tells of a cache: KubeDL's fields, which KubeDL's own controllers read, and what they lack.
+//! The status of a CacheBackend: KubeDL's fields, which KubeDL's controllers read, and further fields.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Where a cache is on its way.
+/// The state of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum CacheStatus {
-    /// The engine makes its objects
+    /// The engine creates its objects
     CacheCreating,
     /// The engine has its objects; their claim is not bound yet
     #[serde(rename = "PVCCreating")]
@@ -16,28 +16,28 @@ pub(crate) enum CacheStatus {
     /// Pods can mount the claim
     #[serde(rename = "PVCCreated")]
     PvcCreated,
-    /// The cache cannot be made; the reason says why
+    /// The cache cannot be created; the reason says why
     CacheFailed,
 }
 
-/// What the operator tells of a cache.
+/// Status of a cache, which the operator writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct CacheBackendStatus {
     /// Name of the engine
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cache_engine: Option<String>,
-    /// Where the cache is on its way
+    /// State of the cache
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "known_or_none")]
     #[schemars(with = "Option<CacheStatus>")]
     pub(crate) cache_status: Option<CacheStatus>,
-    /// Why it is there, in one word
+    /// Reason of the state, in one word
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// Why it is there, in a sentence
+    /// Reason of the state, in a sentence
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// The job for which the cache was made, or the first of those that use it
+    /// The job for which the operator created the cache, or the first job that uses it
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) job_name: Option<String>,
     /// Names of the jobs that use the cache, as KubeDL reads them; users has the same with kind and uid
@@ -48,20 +48,20 @@ pub(crate) struct CacheBackendStatus {
     /// The jobs, and pods without a job, that use the cache: at most 100 of them
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) users: Vec<User>,
-    /// Since when nobody uses the cache; absent while somebody does
+    /// Time since which the cache has no user; absent while it has users
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "date_time")]
     pub(crate) last_used_time: Option<Time>,
-    /// How much is cached, as the engine says it
+    /// Cached data, as the engine reports it
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cached: Option<String>,
-    /// How much of the data is cached, as 36.8%
+    /// Cached percentage of the data, as 36.8%
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cached_percentage: Option<String>,
-    /// Size of the data, as the engine says it
+    /// Size of the data, as the engine reports it
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) total: Option<String>,
-    /// The generation of the spec that this tells of
+    /// Generation of the spec that this status describes
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) observed_generation: Option<i64>,
     /// Ready, SpecConflict and Deleting
@@ -69,7 +69,7 @@ pub(crate) struct CacheBackendStatus {
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// One who uses a cache.
+/// A user of a cache: a workload, or a pod without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct User {
@@ -85,32 +85,32 @@ pub(crate) struct User {
     pub(crate) api_version: String,
 }
 
-/// A condition, as Kubernetes has them.
+/// A condition in the form of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Condition {
-    /// What is told
+    /// Type of the condition
     #[serde(rename = "type")]
     pub(crate) type_: String,
     /// True, False or Unknown
     pub(crate) status: String,
-    /// Why, in one word
+    /// Reason, in one word
     pub(crate) reason: String,
-    /// Why, in a sentence
+    /// Reason, in a sentence
     pub(crate) message: String,
-    /// The generation of the spec that this tells of
+    /// Generation of the spec that this condition describes
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) observed_generation: Option<i64>,
-    /// Since when the status is what it is
+    /// Time of the last change of the status
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "date_time")]
     pub(crate) last_transition_time: Option<Time>,
 }
 
 impl CacheBackendStatus {
-    /// Sets a condition; its time changes with its status alone.
-    pub(crate) fn set(&mut self, now: Timestamp, told: Condition) {
-        set(&mut self.conditions, now, told);
+    /// Sets a condition. Its lastTransitionTime changes only with its status.
+    pub(crate) fn set(&mut self, now: Timestamp, new: Condition) {
+        set(&mut self.conditions, now, new);
     }
 
     /// Removes a condition.
@@ -124,25 +124,25 @@ impl CacheBackendStatus {
     }
 }
 
-/// Sets one of these conditions; its time changes with its status alone.
-pub(crate) fn set(conditions: &mut Vec<Condition>, now: Timestamp, mut told: Condition) {
-    let old = conditions.iter_mut().find(|c| c.type_ == told.type_);
-    told.last_transition_time = match &old {
-        Some(old) if old.status == told.status => old.last_transition_time.clone(),
+/// Sets one of these conditions. Its lastTransitionTime changes only with its status.
+pub(crate) fn set(conditions: &mut Vec<Condition>, now: Timestamp, mut new: Condition) {
+    let old = conditions.iter_mut().find(|c| c.type_ == new.type_);
+    new.last_transition_time = match &old {
+        Some(old) if old.status == new.status => old.last_transition_time.clone(),
         _ => Some(Time(whole(now))),
     };
     match old {
-        Some(old) => *old = told,
-        None => conditions.push(told),
+        Some(old) => *old = new,
+        None => conditions.push(new),
     }
 }
 
-/// Returns the time in whole seconds, as the API keeps it.
+/// Truncates a time to whole seconds, the resolution of the API.
 pub(crate) fn whole(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
-/// A status that another program wrote may hold words that are not ours.
+/// Reads an unknown state, which another program may have written, as `None`.
 fn known_or_none<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<CacheStatus>, D::Error> {
     let word = Option::<serde_json::Value>::deserialize(from)?;
     Ok(word.and_then(|word| serde_json::from_value(word).ok()))

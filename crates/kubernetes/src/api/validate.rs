@@ -1,19 +1,18 @@
-//! What is wrong with a spec, in words for its writer. Pure.
+//! Validates the spec of a cache, with messages for its author. Pure.
 //!
-//! The schema refuses most of it already; objects that were there before the schema, and specs inside jobs, come this
-//! far.
+//! The schema rejects most faults already. Objects older than the schema, and specs inside jobs, reach this module.
 
 use std::collections::BTreeSet;
 
 use super::{CacheBackendSpec, Engine, FluidRuntime, Tier};
 
-/// Longest name: Fluid makes labels of it.
+/// Longest name: Fluid uses it in labels.
 const NAME_MAX: usize = 63;
 
-/// Returns what is wrong with a cache of this name and spec.
+/// Validates a cache of this name and spec.
 ///
 /// # Errors
-/// A sentence that names the field, what is there, and what may be.
+/// A sentence with the field, its value, and the allowed values.
 pub(crate) fn validate(name: &str, spec: &CacheBackendSpec) -> Result<(), String> {
     named(name)?;
     if let Some(path) = &spec.mount_path {
@@ -28,7 +27,7 @@ pub(crate) fn validate(name: &str, spec: &CacheBackendSpec) -> Result<(), String
     Ok(())
 }
 
-/// Returns what is wrong with the name of a cache.
+/// Validates the name of a cache.
 ///
 /// # Errors
 /// As [`validate`].
@@ -43,7 +42,7 @@ pub(crate) fn named(name: &str) -> Result<(), String> {
     })
 }
 
-/// Returns what is wrong with a mount path.
+/// Validates a mount path.
 ///
 /// # Errors
 /// As [`validate`].
@@ -122,7 +121,7 @@ fn each_tier(tiers: &[Tier], at: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns how many bytes a quantity of Kubernetes is.
+/// Parses a quantity of Kubernetes in bytes.
 pub(crate) fn bytes(quantity: &str) -> Option<f64> {
     let digits = quantity.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(quantity.len());
     let (number, unit) = quantity.split_at(digits);
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_field() {
+    fn a_fault_is_reported_with_its_field() {
         let spec = |text: &str| -> CacheBackendSpec { serde_json::from_str(text).expect("a spec") };
         let sources = r#""dataset":{"dataSources":[{"location":"s3://a/b"}]}"#;
         let wrong = [
@@ -179,8 +178,8 @@ mod tests {
             ),
         ];
         for (text, expected) in wrong {
-            let said = validate("cache", &spec(&text)).expect_err(&text);
-            assert!(said.contains(expected), "{said}");
+            let fault = validate("cache", &spec(&text)).expect_err(&text);
+            assert!(fault.contains(expected), "{fault}");
         }
         for name in ["", "Cache", "1st", "a.b", "a-", &"a".repeat(64)] {
             assert!(named(name).is_err(), "{name}");

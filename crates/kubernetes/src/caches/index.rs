@@ -1,4 +1,4 @@
-//! All uses of caches that are there, by cache: what watches told, so that a look lists nothing.
+//! An index of all uses of caches, by cache. The watches fill it, so a reconcile needs no list request.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -9,69 +9,69 @@ use super::uses::{self, Use};
 use crate::cluster::Key;
 use crate::cluster::objects::{Kind, text};
 
-/// The object that uses a cache.
+/// The kind and key of an object that uses a cache.
 type Id = (Kind, Key);
 
 #[derive(Default)]
 struct State {
     uses: HashMap<Key, HashMap<Id, Use>>,
     cache_of: HashMap<Id, Key>,
-    /// Caches that were there once.
-    known: HashSet<Key>,
-    /// Of kinds that are being listed: what was there before, and was not told yet.
-    unseen: HashMap<Kind, HashSet<Id>>,
+    /// Keys of CacheBackends that a watch or a reconcile has seen.
+    caches: HashSet<Key>,
+    /// Indexed objects that the running list of their kind has not contained yet.
+    unlisted: HashMap<Kind, HashSet<Id>>,
 }
 
-/// All uses of caches.
+/// The uses of all caches.
 #[derive(Default)]
 pub(crate) struct Index {
     state: Mutex<State>,
 }
 
 impl Index {
-    /// Takes an object as it is now; returns the caches that this concerns.
+    /// Indexes the current state of an object; returns the keys of the affected caches.
     pub(crate) fn put(&self, kind: Kind, object: &Value) -> Vec<Key> {
         let found = uses::read(kind, object);
         let id = (kind, Key::new(text(object, "/metadata/namespace"), text(object, "/metadata/name")));
         self.with(|state| {
-            if let Some(unseen) = state.unseen.get_mut(&kind) {
-                unseen.remove(&id);
+            if let Some(unlisted) = state.unlisted.get_mut(&kind) {
+                unlisted.remove(&id);
             }
-            let mut concerned = state.take(&id);
+            let mut affected = state.remove_use(&id);
             if let Some(found) = found {
                 let cache = found.cache.clone();
                 state.uses.entry(cache.clone()).or_default().insert(id.clone(), found);
                 state.cache_of.insert(id, cache.clone());
-                if !concerned.contains(&cache) {
-                    concerned.push(cache);
+                if !affected.contains(&cache) {
+                    affected.push(cache);
                 }
             }
-            concerned
+            affected
         })
     }
 
-    /// Forgets an object; returns the caches that this concerns.
+    /// Removes an object; returns the keys of the affected caches.
     pub(crate) fn remove(&self, kind: Kind, object: &Key) -> Vec<Key> {
-        self.with(|state| state.take(&(kind, object.clone())))
+        self.with(|state| state.remove_use(&(kind, object.clone())))
     }
 
-    /// All objects of a kind are about to be told.
-    pub(crate) fn list_begins(&self, kind: Kind) {
+    /// Begins a list of all objects of a kind.
+    pub(crate) fn start_list(&self, kind: Kind) {
         self.with(|state| {
             let all = state.cache_of.keys().filter(|(of, _)| *of == kind).cloned().collect();
-            state.unseen.insert(kind, all);
+            state.unlisted.insert(kind, all);
         });
     }
 
-    /// They were told: others are gone. Returns the caches that this concerns.
-    pub(crate) fn list_ends(&self, kind: Kind) -> Vec<Key> {
+    /// Ends the list: removes objects that it did not contain. Returns the keys of the affected caches.
+    pub(crate) fn finish_list(&self, kind: Kind) -> Vec<Key> {
         self.with(|state| {
-            let gone = state.unseen.remove(&kind).unwrap_or_default();
-            gone.iter().flat_map(|id| state.take(id)).collect()
+            let gone = state.unlisted.remove(&kind).unwrap_or_default();
+            gone.iter().flat_map(|id| state.remove_use(id)).collect()
         })
     }
 
-    /// Returns the uses of a cache, in the order of their names.
+    /// Returns the uses of a cache, sorted by object.
     pub(crate) fn of(&self, cache: &Key) -> Vec<Use> {
         let mut uses: Vec<Use> =
             self.with(|state| state.uses.get(cache).map(|uses| uses.values().cloned().collect()).unwrap_or_default());
@@ -79,19 +79,19 @@ impl Index {
         uses
     }
 
-    /// Remembers that there is such a cache.
-    pub(crate) fn know(&self, cache: Key) {
-        self.with(|state| state.known.insert(cache));
+    /// Adds the key of a CacheBackend.
+    pub(crate) fn add_cache(&self, cache: Key) {
+        self.with(|state| state.caches.insert(cache));
     }
 
-    /// Forgets that there is such a cache.
-    pub(crate) fn forget(&self, cache: &Key) {
-        self.with(|state| state.known.remove(cache));
+    /// Removes the key of a CacheBackend.
+    pub(crate) fn remove_cache(&self, cache: &Key) {
+        self.with(|state| state.caches.remove(cache));
     }
 
-    /// Whether there is such a cache, or somebody who uses it.
-    pub(crate) fn knows(&self, cache: &Key) -> bool {
-        self.with(|state| state.known.contains(cache) || state.uses.contains_key(cache))
+    /// Whether a CacheBackend of this key exists, or an object uses it.
+    pub(crate) fn is_known(&self, cache: &Key) -> bool {
+        self.with(|state| state.caches.contains(cache) || state.uses.contains_key(cache))
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
@@ -100,7 +100,7 @@ impl Index {
 }
 
 impl State {
-    fn take(&mut self, id: &Id) -> Vec<Key> {
+    fn remove_use(&mut self, id: &Id) -> Vec<Key> {
         let Some(cache) = self.cache_of.remove(id) else { return Vec::new() };
         if let Some(uses) = self.uses.get_mut(&cache) {
             uses.remove(id);

@@ -1,73 +1,77 @@
-//! Caches that jobs define themselves, and what a job hears whose cache is not there.
+//! Inline caches: creates the CacheBackend that a workload defines, or publishes an event when no workload defines it.
 
 use serde_json::json;
 
 use super::Context;
-use super::uses::{Use, Wanted};
+use super::uses::{DesiredCache, Use};
 use crate::api::User;
 use crate::cluster::Key;
-use crate::cluster::objects::{Answer, CACHE_BACKENDS, Refused};
-use crate::cluster::queue::Next;
+use crate::cluster::objects::{ApiError, ApiResult, CACHE_BACKENDS};
+use crate::cluster::work_queue::Requeue;
 
-/// Annotation of a cache: the job for which it was made.
+/// Annotation of a CacheBackend: name of the workload for which the operator created it.
 pub(crate) const MADE_FOR: &str = "forebay.dev/made-for";
 
-/// Makes a cache that is not there, if a job defines it; the oldest of several does.
+/// Creates a CacheBackend from the definition of a workload; from the oldest if several workloads define it.
 ///
 /// # Errors
-/// When the API does not answer.
-pub(crate) async fn make(context: &Context, key: &Key, uses: &[Use]) -> Answer<Next> {
-    for (user, wrong) in uses.iter().filter_map(|u| Some((u, u.wrong.as_ref()?))) {
-        context.events.warn(&reference(&user.object), "InvalidCacheSpec", wrong).await;
+/// When the API rejects the CacheBackend, or does not answer.
+pub(crate) async fn create(context: &Context, key: &Key, uses: &[Use]) -> ApiResult<Requeue> {
+    for (user, fault) in uses.iter().filter_map(|u| Some((u, u.fault.as_ref()?))) {
+        context.events.warning(&object_reference(&user.object), "InvalidCacheSpec", fault).await;
     }
     let defined =
-        uses.iter().filter_map(|u| Some((u, u.wanted.as_ref().filter(|w| w.spec.is_definition() || w.is_own)?)));
+        uses.iter().filter_map(|u| Some((u, u.desired.as_ref().filter(|w| w.spec.is_definition() || w.is_own)?)));
     let oldest = defined.min_by(|(a, x), (b, y)| (&x.created, &a.user).cmp(&(&y.created, &b.user)));
-    let Some((job, wanted)) = oldest else {
-        for waiting in uses.iter().filter(|u| u.wrong.is_none()) {
+    let Some((job, desired)) = oldest else {
+        for waiting in uses.iter().filter(|u| u.fault.is_none()) {
             let note =
                 format!("there is no CacheBackend {key}, and nothing here defines it; the pods wait until there is");
-            context.events.warn(&reference(&waiting.object), "CacheBackendNotFound", &note).await;
+            context.events.warning(&object_reference(&waiting.object), "CacheBackendNotFound", &note).await;
         }
-        return Ok(Next::Settled);
+        return Ok(Requeue::OnChange);
     };
-    match context.objects.create(&CACHE_BACKENDS.all(Some(&key.namespace)), &made_of(key, &job.user, wanted)).await {
+    match context
+        .api
+        .create(&CACHE_BACKENDS.collection_path(Some(&key.namespace)), &manifest(key, &job.user, desired))
+        .await
+    {
         Ok(_) => {
             let note = format!("CacheBackend {} is made", key.name);
-            context.events.say(&reference(&job.object), "CacheBackendCreated", &note).await;
-            Ok(Next::Settled)
+            context.events.normal(&object_reference(&job.object), "CacheBackendCreated", &note).await;
+            Ok(Requeue::OnChange)
         }
-        // The watch tells of it.
-        Err(refused) if refused.is_conflict() => Ok(Next::Settled),
-        Err(refused) if refused.is_of_a_namespace_that_goes() => Ok(Next::Settled),
-        Err(refused) => {
-            if refused.is_final() {
-                context.events.warn(&reference(&job.object), "CacheBackendRefused", &said(&refused)).await;
+        // It exists meanwhile; its watch event queues the key.
+        Err(error) if error.is_conflict() => Ok(Requeue::OnChange),
+        Err(error) if error.is_namespace_terminating() => Ok(Requeue::OnChange),
+        Err(error) => {
+            if error.is_final() {
+                context.events.warning(&object_reference(&job.object), "CacheBackendRefused", &rejection(&error)).await;
             }
-            Err(refused)
+            Err(error)
         }
     }
 }
 
-fn made_of(key: &Key, job: &User, wanted: &Wanted) -> serde_json::Value {
-    let mut spec = wanted.spec.clone();
+fn manifest(key: &Key, job: &User, desired: &DesiredCache) -> serde_json::Value {
+    let mut spec = desired.spec.clone();
     spec.name = None;
     let mut cache = json!({
         "apiVersion": CACHE_BACKENDS.api_version(), "kind": CACHE_BACKENDS.kind, "spec": spec,
         "metadata": {"name": key.name, "namespace": key.namespace, "annotations": {MADE_FOR: job.name}},
     });
-    if wanted.is_own {
+    if desired.is_own {
         cache["metadata"]["ownerReferences"] = json!([{"apiVersion": job.api_version, "kind": job.kind, "name": job.name, "uid": job.uid, "controller": true}]);
     }
     cache
 }
 
-fn said(refused: &Refused) -> String {
-    format!("the CacheBackend of this job was refused: {}", refused.message)
+fn rejection(error: &ApiError) -> String {
+    format!("the CacheBackend of this job was refused: {}", error.message)
 }
 
-/// An object, as far as events need it.
-pub(crate) fn reference(of: &User) -> serde_json::Value {
+/// The fields of an object that an event needs.
+pub(crate) fn object_reference(of: &User) -> serde_json::Value {
     json!({
         "apiVersion": of.api_version, "kind": of.kind,
         "metadata": {"namespace": of.namespace, "name": of.name, "uid": of.uid},

@@ -1,23 +1,24 @@
-//! The controller of caches: one look at a time at each name, whatever of it changed.
+//! The controller of CacheBackends. Every watch event queues the key of a cache, and one reconcile decides all.
 //!
 //! ```text
-//! uses     who uses which cache: read of pods and jobs (pure)    index     all uses that are there, by cache
-//! status   what is told of a cache (pure)                         look      one look: make, tell, let pods run, remove
-//! inline   caches that jobs define themselves                     release   pods whose cache is ready
-//! written  what workloads write of their cache (pure)
+//! reconcile     compares desired and observed state, and acts     status     computes the next status (pure)
+//! declaration   reads the caches of workloads (pure)              uses       reads which object uses which cache (pure)
+//! index         all uses, by cache                                inline     creates caches that workloads define
+//! ungate        removes the gates of pods with a ready cache      finalize   deletes a cache without users
 //! ```
 //!
-//! Invariants: everything is derived of what is there, so a crash loses nothing; no cache is removed while it is used;
-//! a status is written only when it changed, in the version that was read; a deletion names uid and version.
+//! Invariants: a reconcile derives every decision from the cluster's state, so a crash loses nothing. The finalizer
+//! keeps a cache while it has users. A status is written only when it changed, with the resourceVersion that was read.
+//! The deletion of an idle cache has its uid and resourceVersion as preconditions.
 
+pub(crate) mod declaration;
+mod finalize;
 mod index;
 mod inline;
-mod look;
-mod release;
-mod removal;
+mod reconcile;
 mod status;
+mod ungate;
 pub(crate) mod uses;
-pub(crate) mod written;
 
 use std::sync::Arc;
 
@@ -27,24 +28,24 @@ use serde_json::Value;
 
 use crate::cluster::events::Events;
 use crate::cluster::objects::{
-    CACHE_BACKENDS, CLAIMS, JOB_SETS, JOBS, KUBEFLOW_PYTORCH_JOBS, KUBEFLOW_TF_JOBS, Kind, Objects, PODS, PYTORCH_JOBS,
-    RAY_CLUSTERS, RAY_JOBS, TF_JOBS, TRAIN_JOBS, VOLUMES, kind, text,
+    ApiClient, CACHE_BACKENDS, CLAIMS, JOB_SETS, JOBS, KUBEFLOW_PYTORCH_JOBS, KUBEFLOW_TF_JOBS, Kind, PODS,
+    PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS, TF_JOBS, TRAIN_JOBS, VOLUMES, kind, text,
 };
-use crate::cluster::queue::Queue;
-use crate::cluster::watches::{Change, watch};
-use crate::cluster::{Key, looks};
+use crate::cluster::watches::{WatchEvent, watch};
+use crate::cluster::work_queue::WorkQueue;
+use crate::cluster::{Key, controller};
 use crate::engines::CACHE_UID;
 use index::Index;
 
-/// Caches that are looked at beside each other.
-const AT_ONCE: usize = 8;
-/// What tells of users.
-pub(crate) const USERS: [Kind; 8] =
+/// Caches that are reconciled at the same time.
+const CONCURRENCY: usize = 8;
+/// Kinds of workloads that may declare a cache.
+pub(crate) const WORKLOADS: [Kind; 8] =
     [TF_JOBS, PYTORCH_JOBS, JOBS, KUBEFLOW_TF_JOBS, KUBEFLOW_PYTORCH_JOBS, TRAIN_JOBS, JOB_SETS, RAY_JOBS];
-/// What may stand between a job and its pods.
-pub(crate) const BETWEEN: [Kind; 1] = [RAY_CLUSTERS];
-/// What caches consist of: objects that have the cache's namespace and name.
-const PARTS: [Kind; 5] = [
+/// Kinds of owners between a workload and its pods that declare no cache themselves.
+pub(crate) const INTERMEDIATES: [Kind; 1] = [RAY_CLUSTERS];
+/// Kinds of children that have the cache's namespace and name.
+const CHILDREN: [Kind; 5] = [
     CLAIMS,
     kind("data.fluid.io", "v1alpha1", "Dataset", "datasets"),
     kind("data.fluid.io", "v1alpha1", "AlluxioRuntime", "alluxioruntimes"),
@@ -52,67 +53,69 @@ const PARTS: [Kind; 5] = [
     kind("data.fluid.io", "v1alpha1", "JindoRuntime", "jindoruntimes"),
 ];
 
-/// What a look needs.
+/// The state that reconciles share.
 pub(crate) struct Context {
-    pub(crate) objects: Objects,
+    pub(crate) api: ApiClient,
     pub(crate) events: Events,
     pub(crate) index: Index,
-    pub(crate) queue: Queue,
+    pub(crate) queue: WorkQueue,
 }
 
-/// Keeps caches as they should be, for ever.
-pub(crate) async fn run(objects: Objects, events: Events) {
-    let context = Arc::new(Context { objects, events, index: Index::default(), queue: Queue::default() });
+/// Runs the controller and never returns.
+pub(crate) async fn run(api: ApiClient, events: Events) {
+    let context = Arc::new(Context { api, events, index: Index::default(), queue: WorkQueue::default() });
     let watches = FuturesUnordered::new();
     for (kind, labels) in watched() {
         let context = context.clone();
-        let objects = context.objects.clone();
-        watches.push(watch(objects, kind, labels, move |kind, change| context.changed(kind, change)));
+        let api = context.api.clone();
+        watches.push(watch(api, kind, labels, move |kind, event| context.handle(kind, event)));
     }
-    let work = looks::run("cache", &context.queue, AT_ONCE, async |key: &Key| look::look(&context, key).await);
+    let reconciles = controller::run("cache", &context.queue, CONCURRENCY, async |key: &Key| {
+        reconcile::reconcile(&context, key).await
+    });
     tokio::select! {
         () = watches.for_each(|()| async {}) => {}
-        () = work => {}
+        () = reconciles => {}
     }
 }
 
 fn watched() -> impl Iterator<Item = (Kind, Option<String>)> {
-    let plain = [CACHE_BACKENDS].into_iter().chain(PARTS).chain(USERS).map(|kind| (kind, None));
-    // A claim that is made again before its old volume is released gets no event of its own when it is.
+    let plain = [CACHE_BACKENDS].into_iter().chain(CHILDREN).chain(WORKLOADS).map(|kind| (kind, None));
+    // A claim that is created again before its old volume is released has no event of its own at the release.
     plain.chain([(PODS, Some(uses::CACHE.to_owned())), (VOLUMES, Some(CACHE_UID.to_owned()))])
 }
 
-/// Returns the cache that an object belongs to by its name; a volume has no namespace, and names its claim.
+/// Returns the key of the cache to which a child belongs. A volume has no namespace, so its claimRef gives the key.
 fn cache_of(kind: Kind, object: &Value) -> Key {
     let at = if kind == VOLUMES { "/spec/claimRef" } else { "/metadata" };
     Key::new(text(object, &format!("{at}/namespace")), text(object, &format!("{at}/name")))
 }
 
 impl Context {
-    /// Has the caches looked at that a change concerns.
-    fn changed(&self, kind: Kind, change: Change) {
+    /// Updates the index, and queues the caches that a watch event affects.
+    fn handle(&self, kind: Kind, event: WatchEvent) {
         let of = |object: &Value| cache_of(kind, object);
-        let is_user = kind == PODS || USERS.contains(&kind);
-        match change {
-            Change::There(object) if is_user => self.add(self.index.put(kind, &object)),
-            Change::Gone(object) if is_user => self.add(self.index.remove(kind, &of(&object))),
-            Change::ListBegins if is_user => self.index.list_begins(kind),
-            Change::ListEnds if is_user => self.add(self.index.list_ends(kind)),
-            Change::There(object) | Change::Gone(object) => {
+        let is_user = kind == PODS || WORKLOADS.contains(&kind);
+        match event {
+            WatchEvent::Applied(object) if is_user => self.enqueue(self.index.put(kind, &object)),
+            WatchEvent::Deleted(object) if is_user => self.enqueue(self.index.remove(kind, &of(&object))),
+            WatchEvent::ListStarted if is_user => self.index.start_list(kind),
+            WatchEvent::ListFinished if is_user => self.enqueue(self.index.finish_list(kind)),
+            WatchEvent::Applied(object) | WatchEvent::Deleted(object) => {
                 let key = of(&object);
                 if kind == CACHE_BACKENDS {
-                    self.index.know(key.clone());
+                    self.index.add_cache(key.clone());
                 }
-                // Claims of others have nothing to do with caches.
-                if self.index.knows(&key) {
+                // Most claims of a cluster belong to no cache.
+                if self.index.is_known(&key) {
                     self.queue.add(key);
                 }
             }
-            Change::ListBegins | Change::ListEnds => {}
+            WatchEvent::ListStarted | WatchEvent::ListFinished => {}
         }
     }
 
-    fn add(&self, keys: Vec<Key>) {
+    fn enqueue(&self, keys: Vec<Key>) {
         keys.into_iter().for_each(|key| self.queue.add(key));
     }
 }

@@ -1,47 +1,47 @@
-//! Who uses which cache, read of one object. Pure.
+//! Reads from one object which cache it uses. Pure.
 //!
-//! A pod uses the cache that its label names, which the webhook writes; it is told as its job, where it has one. A job
-//! uses the cache of its `spec.cacheBackend`, or of its annotations, from its creation to its end, with or without
-//! pods. A Job also uses what its pod template names.
+//! A pod uses the cache in its label, which the webhook writes. It counts as a use by its workload, if it has one. A
+//! workload uses the cache of its `spec.cacheBackend` or its annotations from its creation to its end, with or without
+//! pods. A Job also uses the cache of its pod template.
 
 use serde_json::Value;
 
-use super::written::{self, Written};
+use super::declaration::{self, Declaration};
 use crate::api::{CacheBackendSpec, User};
 use crate::cluster::Key;
-use crate::cluster::objects::{JOBS, Kind, PODS, controller, is_going, items, text};
+use crate::cluster::objects::{JOBS, Kind, PODS, controller_of, is_terminating, items, text};
 
-/// Label, and annotation, that names the cache of a pod.
+/// Label and annotation with the name of the cache.
 pub(crate) const CACHE: &str = "forebay.dev/cache";
-/// Annotation of a pod: where the data is mounted.
+/// Annotation of a pod: the mount path of the data.
 pub(crate) const MOUNT_PATH: &str = "forebay.dev/cache-mount-path";
-/// Annotation of a pod: the object that named its cache, which uses it.
+/// Annotation of a pod: the workload that declared its cache, as JSON.
 pub(crate) const USER: &str = "forebay.dev/cache-user";
 /// Annotation of a pod whose cache is ready.
 pub(crate) const READY: &str = "forebay.dev/cache-ready";
 /// The scheduling gate of a pod that waits for its cache.
 pub(crate) const GATE: &str = "forebay.dev/cache";
-/// The init container that waits, where the cluster has no gates.
+/// Name of the init container that waits on clusters without scheduling gates.
 pub(crate) const WAITER: &str = "forebay-cache-wait";
-/// Longest part of a job's name in the name of its cache.
+/// Longest part of a workload's name in the name of its own cache.
 const JOB_MAX: usize = 50;
 
 /// How a pod waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waits {
-    /// It does not, or not any more.
-    No,
-    /// By the gate at this place.
+pub(crate) enum PodWait {
+    /// It does not wait, or not any more.
+    None,
+    /// By the scheduling gate at this index.
     Gate(usize),
-    /// By an init container.
-    Container,
+    /// In an init container.
+    InitContainer,
 }
 
-/// A cache that a job defines, or names.
+/// The cache that a workload defines, or refers to.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Wanted {
+pub(crate) struct DesiredCache {
     pub(crate) spec: CacheBackendSpec,
-    /// The job gave it no name: it is the job's own, and goes with it.
+    /// The workload gave no name: it owns the cache, which is garbage collected with it.
     pub(crate) is_own: bool,
     pub(crate) created: String,
 }
@@ -51,65 +51,65 @@ pub(crate) struct Wanted {
 pub(crate) struct Use {
     pub(crate) cache: Key,
     pub(crate) user: User,
-    /// The object that was read: a job, or a pod of it.
+    /// The object that was read: the workload, or a pod of it.
     pub(crate) object: User,
-    pub(crate) waits: Waits,
-    pub(crate) wanted: Option<Wanted>,
-    /// What is wrong with what the object writes of the cache.
-    pub(crate) wrong: Option<String>,
+    pub(crate) wait: PodWait,
+    pub(crate) desired: Option<DesiredCache>,
+    /// The fault of the object's declaration.
+    pub(crate) fault: Option<String>,
 }
 
 impl Use {
-    /// Whether it holds the volume, or may at any moment, even if the cache never was ready.
-    pub(crate) fn is_pod_that_runs(&self) -> bool {
-        self.object.kind == PODS.kind && self.waits == Waits::No
+    /// Whether the object is a pod that mounts the volume, or may mount it at any moment.
+    pub(crate) fn is_running_pod(&self) -> bool {
+        self.object.kind == PODS.kind && self.wait == PodWait::None
     }
 }
 
-/// Returns the use of a cache by an object of this kind, if it uses one.
+/// Returns the cache use of an object.
 pub(crate) fn read(kind: Kind, object: &Value) -> Option<Use> {
     let object_is = reference(kind, object);
     if kind == PODS {
         return pod(object, object_is);
     }
-    if is_going(object) || is_finished(object) {
+    if is_terminating(object) || is_finished(object) {
         return None;
     }
-    let of_template = || written::of_pod(object.pointer("/spec/template").filter(|_| kind == JOBS)?);
-    let Written { name, spec, is_own } = of_job(object).or_else(of_template)?;
-    let (wanted, wrong) = wanted(spec, is_own, object);
+    let of_template = || declaration::of_pod(object.pointer("/spec/template").filter(|_| kind == JOBS)?);
+    let Declaration { name, spec, is_own } = of_job(object).or_else(of_template)?;
+    let (desired, fault) = desired(spec, is_own, object);
     let cache = Key::new(object_is.namespace.clone(), name);
-    Some(Use { cache, user: object_is.clone(), object: object_is, waits: Waits::No, wanted, wrong })
+    Some(Use { cache, user: object_is.clone(), object: object_is, wait: PodWait::None, desired, fault })
 }
 
-fn wanted(
+fn desired(
     spec: Option<Result<CacheBackendSpec, String>>,
     is_own: bool,
     object: &Value,
-) -> (Option<Wanted>, Option<String>) {
+) -> (Option<DesiredCache>, Option<String>) {
     let created = || text(object, "/metadata/creationTimestamp").to_owned();
     match spec {
-        Some(Ok(spec)) => (Some(Wanted { spec, is_own, created: created() }), None),
-        Some(Err(wrong)) => (None, Some(wrong)),
+        Some(Ok(spec)) => (Some(DesiredCache { spec, is_own, created: created() }), None),
+        Some(Err(fault)) => (None, Some(fault)),
         None => (None, None),
     }
 }
 
-/// Returns what a job's own object says of its cache: its `spec.cacheBackend`, else its annotations.
+/// Returns the cache that a workload declares: by `spec.cacheBackend`, otherwise by annotations.
 ///
-/// A `cacheBackend` that cannot be read is one without anything in it: its cache tells what is missing.
-pub(crate) fn of_job(job: &Value) -> Option<Written> {
+/// An unreadable `cacheBackend` counts as an empty one, so that the status of its cache names the missing fields.
+pub(crate) fn of_job(job: &Value) -> Option<Declaration> {
     let Some(embedded) = job.pointer("/spec/cacheBackend").filter(|it| !it.is_null()) else {
-        return written::of_job(job);
+        return declaration::of_job(job);
     };
     let mut spec: CacheBackendSpec = serde_json::from_value(embedded.clone()).unwrap_or_default();
     spec.name = spec.name.filter(|name| !name.is_empty());
     let is_own = spec.name.is_none();
     let name = spec.name.clone().unwrap_or_else(|| own_name(text(job, "/metadata/name"), text(job, "/metadata/uid")));
-    Some(Written { name, spec: Some(Ok(spec)), is_own })
+    Some(Declaration { name, spec: Some(Ok(spec)), is_own })
 }
 
-/// `cache-<job>-<suffix>`: another job of the same name has another uid, so another cache.
+/// `cache-<workload>-<suffix>`. The suffix comes from the uid, so a later workload of the same name has its own cache.
 pub(super) fn own_name(job: &str, uid: &str) -> String {
     let job: String = job.chars().map(|c| if c == '.' { '-' } else { c }).take(JOB_MAX).collect();
     let suffix: String = uid.chars().filter(char::is_ascii_alphanumeric).take(5).collect();
@@ -128,19 +128,19 @@ fn pod(pod: &Value, object: User) -> Option<Use> {
         uid: text(owner, "/uid").to_owned(),
         namespace: object.namespace.clone(),
     };
-    let told: Option<User> = annotation(pod, USER).and_then(|told| serde_json::from_str(told).ok());
-    let told = told.filter(|user| user.namespace == object.namespace && !user.uid.is_empty());
-    let user = told.or_else(|| controller(pod).map(owned)).unwrap_or_else(|| object.clone());
+    let annotated: Option<User> = annotation(pod, USER).and_then(|annotated| serde_json::from_str(annotated).ok());
+    let annotated = annotated.filter(|user| user.namespace == object.namespace && !user.uid.is_empty());
+    let user = annotated.or_else(|| controller_of(pod).map(owned)).unwrap_or_else(|| object.clone());
     let gate = items(pod, "/spec/schedulingGates").iter().position(|gate| text(gate, "/name") == GATE);
     let has_waiter = items(pod, "/spec/initContainers").iter().any(|c| text(c, "/name") == WAITER);
-    let waits = match gate {
-        Some(at) => Waits::Gate(at),
-        None if has_waiter && annotation(pod, READY).is_none() => Waits::Container,
-        None => Waits::No,
+    let wait = match gate {
+        Some(at) => PodWait::Gate(at),
+        None if has_waiter && annotation(pod, READY).is_none() => PodWait::InitContainer,
+        None => PodWait::None,
     };
-    let spec = written::of_pod(pod).and_then(|written| written.spec);
-    let (wanted, wrong) = wanted(spec, false, pod);
-    Some(Use { cache: Key::new(object.namespace.clone(), name), user, object, waits, wanted, wrong })
+    let spec = declaration::of_pod(pod).and_then(|declared| declared.spec);
+    let (desired, fault) = desired(spec, false, pod);
+    Some(Use { cache: Key::new(object.namespace.clone(), name), user, object, wait, desired, fault })
 }
 
 /// Returns an annotation.
@@ -148,7 +148,7 @@ pub(crate) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.pointer("/metadata/annotations").and_then(|all| all.get(name)).and_then(Value::as_str)
 }
 
-/// An object, as it is told as a user.
+/// Returns the reference to an object in `status.users`.
 pub(crate) fn reference(kind: Kind, object: &Value) -> User {
     User {
         kind: kind.kind.to_owned(),
@@ -159,8 +159,8 @@ pub(crate) fn reference(kind: Kind, object: &Value) -> User {
     }
 }
 
-/// Jobs of KubeDL and Kubeflow end in Succeeded or Failed; Jobs and TrainJobs in Complete or Failed; JobSets in
-/// Completed or Failed; RayJobs say it in a field.
+/// Jobs of KubeDL and Kubeflow end with the condition Succeeded or Failed; Jobs and TrainJobs with Complete or Failed;
+/// JobSets with Completed or Failed. A RayJob has a field for it.
 fn is_finished(job: &Value) -> bool {
     let is_end = |type_: &str| matches!(type_, "Succeeded" | "Failed" | "Complete" | "Completed");
     let ended = |c: &Value| text(c, "/status") == "True" && is_end(text(c, "/type"));
@@ -176,10 +176,10 @@ mod tests {
     use crate::cluster::objects::TF_JOBS;
 
     #[test]
-    fn a_job_uses_its_cache_until_it_ends_and_a_pod_is_told_as_its_job() {
+    fn a_job_uses_its_cache_until_it_ends_and_a_pod_counts_for_its_job() {
         let mut job = json!({"metadata": {"namespace": "ml", "name": "tf.cache", "uid": "12-345-678"}, "spec": {"cacheBackend": {}}});
         let own = read(TF_JOBS, &job).expect("it uses one");
-        assert_eq!((own.cache.name.as_str(), own.wanted.map(|w| w.is_own)), ("cache-tf-cache-12345", Some(true)));
+        assert_eq!((own.cache.name.as_str(), own.desired.map(|w| w.is_own)), ("cache-tf-cache-12345", Some(true)));
         job["spec"]["cacheBackend"]["name"] = json!("shared");
         assert_eq!(read(TF_JOBS, &job).map(|u| u.cache.name).as_deref(), Some("shared"));
         job["status"] = json!({"conditions": [{"type": "Succeeded", "status": "True"}]});
@@ -193,8 +193,11 @@ mod tests {
             "spec": {"schedulingGates": [{"name": "other"}, {"name": GATE}]},
         });
         let of_pod = read(PODS, &pod).expect("it uses one");
-        assert_eq!((of_pod.user.kind.as_str(), of_pod.user.uid.as_str(), of_pod.waits), ("TFJob", "9", Waits::Gate(1)));
-        assert!(!of_pod.is_pod_that_runs());
+        assert_eq!(
+            (of_pod.user.kind.as_str(), of_pod.user.uid.as_str(), of_pod.wait),
+            ("TFJob", "9", PodWait::Gate(1))
+        );
+        assert!(!of_pod.is_running_pod());
         let user =
             User { kind: "JobSet".to_owned(), uid: "3".to_owned(), namespace: "ml".to_owned(), ..User::default() };
         pod["metadata"]["annotations"] = json!({USER: serde_json::to_string(&user).expect("JSON")});

@@ -1,4 +1,4 @@
-//! Events of Kubernetes: what `kubectl describe` shows. They may get lost, and nothing depends on them.
+//! Events of Kubernetes, which `kubectl describe` shows. An event may get lost, so no decision depends on one.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::objects::text;
 
-/// Longest note that the API takes, in bytes.
+/// Longest note that the API accepts, in bytes.
 const NOTE_MAX: usize = 1024;
 
-/// Tells of objects.
+/// Publishes events about objects.
 #[derive(Clone)]
 pub(crate) struct Events {
     recorder: Recorder,
@@ -18,19 +18,19 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Tells as `forebay-operator`; `action` names what it does to the objects.
+    /// Publishes as the controller `forebay-operator`; `action` is the action of each event.
     pub(crate) fn new(client: Client, instance: &str, action: &'static str) -> Self {
         let reporter = Reporter { controller: "forebay-operator".to_owned(), instance: Some(instance.to_owned()) };
         Self { recorder: Recorder::new(client, reporter), action }
     }
 
-    /// Tells of an object that all is as it should be.
-    pub(crate) async fn say(&self, object: &Value, reason: &str, note: &str) {
+    /// Publishes an event of type Normal.
+    pub(crate) async fn normal(&self, object: &Value, reason: &str, note: &str) {
         self.publish(EventType::Normal, object, reason, note).await;
     }
 
-    /// Tells of an object that its owner should look.
-    pub(crate) async fn warn(&self, object: &Value, reason: &str, note: &str) {
+    /// Publishes an event of type Warning, for a fault that the object's author can correct.
+    pub(crate) async fn warning(&self, object: &Value, reason: &str, note: &str) {
         self.publish(EventType::Warning, object, reason, note).await;
     }
 
@@ -51,7 +51,7 @@ impl Events {
         let note = Some(note[..end].to_owned());
         let event = Event { type_, reason: reason.to_owned(), note, action: self.action.to_owned(), secondary: None };
         if let Err(error) = self.recorder.publish(&event, &reference).await {
-            tracing::debug!(reason, error = forebay_proto::innermost(&error), "an event was not told");
+            tracing::debug!(reason, error = forebay_proto::innermost(&error), "an event was not published");
         }
     }
 }

@@ -1,23 +1,24 @@
-//! What all controllers share: the Kubernetes API, its watches, the queue of what is to be looked at, the election, and
-//! events.
+//! The parts that all controllers share.
 //!
 //! ```text
-//! objects   paths and JSON over kube's client      watches   what changed, of kinds that may not be there
-//! queue     keys that are due, with pauses         leader    the Lease of the one that acts
-//! looks     a controller's loop over its queue     meter     figures for Prometheus       events   what is told
+//! objects      requests to the Kubernetes API, as JSON     watches          watch events of one kind
+//! work_queue   keys to reconcile, with backoff             controller       the loop that reconciles queued keys
+//! leader       leader election by a Lease                  events           events of Kubernetes
+//! metrics      counters and gauges of this process         metrics_server   the endpoint for Prometheus
 //! ```
 
+pub(crate) mod controller;
 pub(crate) mod events;
 pub(crate) mod leader;
-pub(crate) mod looks;
-pub(crate) mod meter;
+pub(crate) mod metrics;
+pub(crate) mod metrics_server;
 pub(crate) mod objects;
-pub(crate) mod queue;
 pub(crate) mod watches;
+pub(crate) mod work_queue;
 
 use std::fmt;
 
-/// A namespaced name: what controllers look at, one at a time.
+/// The namespace and name of an object: the unit that a controller reconciles.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) namespace: String,

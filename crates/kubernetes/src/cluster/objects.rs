@@ -1,8 +1,8 @@
-//! The Kubernetes API as paths and JSON, with kube's client under them: it finds the cluster, shows who asks, and
-//! speaks TLS.
+//! Requests to the Kubernetes API by path, with JSON bodies. kube's client finds the cluster, authenticates, and does
+//! TLS.
 //!
-//! Each request has the bound [`ANSWER_MAX`]. Writes name the version that was read, or are patches that test what they
-//! change.
+//! Each request has the timeout [`ANSWER_MAX`]. A write carries the resourceVersion that was read, or is a JSON patch
+//! that tests the fields that it changes.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use kube::Client;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::meter::METER;
+use super::metrics::METRICS;
 
-/// How long the API may take to answer.
+/// Timeout of a request.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Objects that one page of a list has.
+/// Objects in one page of a list.
 const PAGE: usize = 500;
-/// Pages that are read of one list.
+/// Most pages of one list.
 const PAGES_MAX: usize = 400;
 
-/// A kind of objects.
+/// A resource type: group, version, kind and plural.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     pub(crate) group: &'static str,
@@ -54,96 +54,96 @@ pub(crate) const RAY_JOBS: Kind = kind("ray.io", "v1", "RayJob", "rayjobs");
 pub(crate) const RAY_CLUSTERS: Kind = kind("ray.io", "v1", "RayCluster", "rayclusters");
 
 impl Kind {
-    /// `group/version`, as objects name it.
+    /// The field `apiVersion` of objects: `group/version`.
     pub(crate) fn api_version(self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The path of all objects of a namespace, or of the cluster.
-    pub(crate) fn all(self, namespace: Option<&str>) -> String {
+    /// The path of the collection in a namespace, or in the cluster.
+    pub(crate) fn collection_path(self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
         let within = namespace.map(|n| format!("/namespaces/{n}")).unwrap_or_default();
         format!("{root}/{}{within}/{}", self.api_version(), self.plural)
     }
 
     /// The path of one object.
-    pub(crate) fn one(self, namespace: Option<&str>, name: &str) -> String {
-        format!("{}/{name}", self.all(namespace))
+    pub(crate) fn object_path(self, namespace: Option<&str>, name: &str) -> String {
+        format!("{}/{name}", self.collection_path(namespace))
     }
 
-    /// The kind, as kube names it.
+    /// The resource type for kube's API.
     pub(crate) fn resource(self) -> ApiResource {
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(self.group, self.version, self.kind), self.plural)
     }
 }
 
-/// Why the API did not do what it was asked for.
+/// A failed request to the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
-    /// The HTTP status; 0 where there was no answer.
+pub(crate) struct ApiError {
+    /// The HTTP status; 0 without an answer.
     pub(crate) code: u16,
     pub(crate) reason: String,
     pub(crate) message: String,
 }
 
-impl Refused {
+impl ApiError {
     pub(crate) fn is_not_found(&self) -> bool {
         self.code == 404
     }
 
-    /// Somebody else changed it meanwhile, or it is there already: a look at it shows what is to be done.
+    /// Another client changed the object meanwhile, or it exists already. The next reconcile reads it again.
     pub(crate) fn is_conflict(&self) -> bool {
         self.code == 409
     }
 
-    /// The namespace goes away, and takes nothing new.
-    pub(crate) fn is_of_a_namespace_that_goes(&self) -> bool {
+    /// The namespace is terminating, and accepts no new object.
+    pub(crate) fn is_namespace_terminating(&self) -> bool {
         self.code == 403 && self.message.contains("because it is being terminated")
     }
 
-    /// No retry of the same request can succeed.
+    /// A retry of the same request cannot succeed.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self.code, 400 | 403 | 405 | 413 | 415 | 422)
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.code == 0 { write!(f, "{}", self.message) } else { write!(f, "{} ({})", self.message, self.code) }
     }
 }
 
-/// An answer of the API.
-pub(crate) type Answer<T> = Result<T, Refused>;
+/// The result of a request.
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
-/// The API of one cluster.
+/// A client of one cluster's API.
 #[derive(Clone)]
-pub(crate) struct Objects {
+pub(crate) struct ApiClient {
     pub(crate) client: Client,
 }
 
-impl Objects {
+impl ApiClient {
     /// Reads one object.
-    pub(crate) async fn get(&self, path: &str) -> Answer<Value> {
+    pub(crate) async fn get(&self, path: &str) -> ApiResult<Value> {
         self.ask(Request::get(path), Vec::new()).await
     }
 
-    /// Reads one object, or says that there is none.
-    pub(crate) async fn find(&self, path: &str) -> Answer<Option<Value>> {
+    /// Reads one object; `None` if it does not exist.
+    pub(crate) async fn find(&self, path: &str) -> ApiResult<Option<Value>> {
         match self.get(path).await {
             Ok(found) => Ok(Some(found)),
-            Err(refused) if refused.is_not_found() => Ok(None),
-            Err(refused) => Err(refused),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    /// Reads all objects of a list, in pages. A kind that is not installed has none.
-    pub(crate) async fn list(&self, path: &str, labels: &str) -> Answer<Vec<Value>> {
+    /// Lists a collection in pages. A resource type that is not installed gives an empty list.
+    pub(crate) async fn list(&self, path: &str, labels: &str) -> ApiResult<Vec<Value>> {
         let (mut found, mut next) = (Vec::new(), String::new());
         for _ in 0..PAGES_MAX {
             let query = format!("{path}?limit={PAGE}&labelSelector={labels}&continue={next}");
             let mut page = match self.get(&query).await {
-                Err(refused) if refused.is_not_found() => return Ok(found),
+                Err(error) if error.is_not_found() => return Ok(found),
                 page => page?,
             };
             if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
@@ -155,37 +155,37 @@ impl Objects {
             }
         }
         let message = format!("{path} has more than {} objects", PAGE * PAGES_MAX);
-        Err(Refused { code: 0, reason: "TooMany".to_owned(), message })
+        Err(ApiError { code: 0, reason: "TooMany".to_owned(), message })
     }
 
-    /// Makes an object.
-    pub(crate) async fn create(&self, path: &str, object: &Value) -> Answer<Value> {
+    /// Creates an object.
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> ApiResult<Value> {
         self.ask(Request::post(path).header("content-type", "application/json"), body(object)).await
     }
 
-    /// Writes an object, which names the version that was read.
-    pub(crate) async fn replace(&self, path: &str, object: &Value) -> Answer<Value> {
+    /// Replaces an object, which carries the resourceVersion that was read.
+    pub(crate) async fn replace(&self, path: &str, object: &Value) -> ApiResult<Value> {
         self.ask(Request::put(path).header("content-type", "application/json"), body(object)).await
     }
 
-    /// Changes fields of an object.
-    pub(crate) async fn merge(&self, path: &str, fields: &Value) -> Answer<Value> {
+    /// Changes fields by a JSON merge patch.
+    pub(crate) async fn merge(&self, path: &str, fields: &Value) -> ApiResult<Value> {
         self.ask(Request::patch(path).header("content-type", "application/merge-patch+json"), body(fields)).await
     }
 
-    /// Changes an object by operations, of which some test it.
-    pub(crate) async fn patch(&self, path: &str, operations: &Value) -> Answer<Value> {
+    /// Changes an object by a JSON patch.
+    pub(crate) async fn patch(&self, path: &str, operations: &Value) -> ApiResult<Value> {
         self.ask(Request::patch(path).header("content-type", "application/json-patch+json"), body(operations)).await
     }
 
-    /// Makes an object, or the fields of it that are ours, as they are here.
-    pub(crate) async fn apply(&self, path: &str, object: &Value) -> Answer<Value> {
+    /// Applies a manifest by server-side apply, and takes over fields that other managers own.
+    pub(crate) async fn apply(&self, path: &str, object: &Value) -> ApiResult<Value> {
         let path = format!("{path}?fieldManager=forebay-operator&force=true");
         self.ask(Request::patch(path).header("content-type", "application/apply-patch+yaml"), body(object)).await
     }
 
-    /// Deletes this very object, in this very version where one is given. One that is gone already is deleted.
-    pub(crate) async fn delete(&self, path: &str, uid: &str, version: Option<&str>) -> Answer<()> {
+    /// Deletes an object if its uid, and its resourceVersion if given, still match. A missing object counts as deleted.
+    pub(crate) async fn delete(&self, path: &str, uid: &str, version: Option<&str>) -> ApiResult<()> {
         let mut only = json!({"uid": uid});
         if let Some(version) = version {
             only["resourceVersion"] = json!(version);
@@ -193,21 +193,21 @@ impl Objects {
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": only, "propagationPolicy": "Background"});
         let request = Request::delete(path).header("content-type", "application/json");
         match self.ask(request, body(&options)).await {
-            Err(refused) if !refused.is_not_found() => Err(refused),
+            Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
     }
 
-    async fn ask(&self, request: Builder, body: Vec<u8>) -> Answer<Value> {
+    async fn ask(&self, request: Builder, body: Vec<u8>) -> ApiResult<Value> {
         let request = request.body(body).map_err(|e| no_answer(format!("cannot be asked for: {e}")))?;
         let what = format!("{} {}", request.method(), request.uri().path());
         let verb = verb(request.method());
         let answer = tokio::time::timeout(ANSWER_MAX, self.client.request::<Value>(request)).await;
-        METER.request(verb, outcome(&answer));
+        METRICS.request(verb, outcome(&answer));
         let answer = answer
             .map_err(|_| no_answer(format!("Kubernetes did not answer within {} s: {what}", ANSWER_MAX.as_secs())))?;
         answer.map_err(|error| match error {
-            kube::Error::Api(status) => Refused {
+            kube::Error::Api(status) => ApiError {
                 code: status.code,
                 reason: status.reason.clone(),
                 message: format!("{what}: {}", status.message),
@@ -236,30 +236,30 @@ fn outcome<E>(answer: &Result<Result<Value, kube::Error>, E>) -> &'static str {
     }
 }
 
-fn no_answer(message: String) -> Refused {
-    Refused { code: 0, reason: "NoAnswer".to_owned(), message }
+fn no_answer(message: String) -> ApiError {
+    ApiError { code: 0, reason: "NoAnswer".to_owned(), message }
 }
 
 fn body(object: &Value) -> Vec<u8> {
     object.to_string().into_bytes()
 }
 
-/// Returns a text of an object, empty where there is none.
+/// Returns the string at a JSON pointer; empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, at: &str) -> &'a str {
     object.pointer(at).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns a list of an object, empty where there is none.
+/// Returns the array at a JSON pointer; empty if there is none.
 pub(crate) fn items<'a>(object: &'a Value, at: &str) -> &'a [Value] {
     object.pointer(at).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Whether the object is being deleted.
-pub(crate) fn is_going(object: &Value) -> bool {
+/// Whether the object has a deletionTimestamp.
+pub(crate) fn is_terminating(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
-/// The object that controls this one, if any.
-pub(crate) fn controller(object: &Value) -> Option<&Value> {
+/// The owner reference of the object's controller.
+pub(crate) fn controller_of(object: &Value) -> Option<&Value> {
     items(object, "/metadata/ownerReferences").iter().find(|o| o.get("controller") == Some(&Value::Bool(true)))
 }

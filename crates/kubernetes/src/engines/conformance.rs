@@ -1,4 +1,4 @@
-//! What holds for each engine.
+//! Properties that every engine has.
 
 use serde_json::json;
 
@@ -48,13 +48,13 @@ fn children_depend_on_the_cache_alone_and_name_all_of_its_sources() {
 }
 
 #[test]
-fn no_object_of_another_is_taken_for_a_claim() {
+fn a_claim_of_another_owner_is_not_taken() {
     for engine in ENGINES {
-        let strangers = [
+        let others = [
             json!({"metadata": {"name": "mnist"}, "spec": {"storageClassName": "standard"}}),
             json!({"metadata": {"name": "mnist", "labels": {super::CACHE_UID: "another"}}}),
         ];
-        assert!(strangers.iter().all(|claim| !engine.is_claim("1-2", claim)), "{}", engine.name());
+        assert!(others.iter().all(|claim| !engine.is_claim("1-2", claim)), "{}", engine.name());
         assert!(engine.progress(&[json!({})]).cached_percentage.is_none());
     }
 }

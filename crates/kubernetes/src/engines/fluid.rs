@@ -1,8 +1,9 @@
-//! Fluid: a Dataset and one runtime with the cache's name, as KubeDL makes them. Fluid makes the volume and the claim.
+//! The engine Fluid: a Dataset and one runtime with the cache's name, as KubeDL creates them. Fluid creates the volume
+//! and the claim.
 
 use serde_json::{Value, json};
 
-use super::{Child, Engine, Need, Progress};
+use super::{Child, Engine, Prerequisite, Progress};
 use crate::api::{CacheBackend, FluidRuntime};
 use crate::cluster::Key;
 use crate::cluster::objects::{Kind, kind, text};
@@ -12,7 +13,7 @@ pub(crate) const ALLUXIO: Kind = kind("data.fluid.io", "v1alpha1", "AlluxioRunti
 pub(crate) const JUICEFS: Kind = kind("data.fluid.io", "v1alpha1", "JuiceFSRuntime", "juicefsruntimes");
 pub(crate) const JINDO: Kind = kind("data.fluid.io", "v1alpha1", "JindoRuntime", "jindoruntimes");
 
-/// Longest name of a label that Fluid writes as it is; it hashes longer ones.
+/// Longest label name that Fluid writes without hashing it.
 const LABEL_MAX: usize = 63;
 
 /// See the module's documentation.
@@ -33,7 +34,7 @@ impl Engine for Fluid {
         }
     }
 
-    fn needs(&self) -> Option<Need> {
+    fn prerequisite(&self) -> Option<Prerequisite> {
         None
     }
 
@@ -82,17 +83,17 @@ impl Engine for Fluid {
         let Some(dataset) = children.iter().find(|child| text(child, "/kind") == DATASETS.kind) else {
             return Progress::default();
         };
-        let told = |at| Some(text(dataset, at).to_owned()).filter(|text| !text.is_empty());
-        let hindered = match text(dataset, "/status/phase") {
+        let field = |at| Some(text(dataset, at).to_owned()).filter(|text| !text.is_empty());
+        let not_ready = match text(dataset, "/status/phase") {
             "Bound" | "Updating" | "DataMigrating" => None,
             "Failed" => Some(("DatasetFailed", "Fluid says that the Dataset failed: kubectl describe dataset")),
             _ => Some(("DatasetNotBound", "Fluid has not bound the Dataset to its runtime yet")),
         };
         Progress {
-            hindered: hindered.map(|(reason, message)| (reason.to_owned(), message.to_owned())),
-            cached: told("/status/cacheStates/cached"),
-            cached_percentage: told("/status/cacheStates/cachedPercentage"),
-            total: told("/status/ufsTotal"),
+            not_ready: not_ready.map(|(reason, message)| (reason.to_owned(), message.to_owned())),
+            cached: field("/status/cacheStates/cached"),
+            cached_percentage: field("/status/cacheStates/cachedPercentage"),
+            total: field("/status/ufsTotal"),
         }
     }
 

@@ -1,18 +1,18 @@
-//! Forebay's own engine: a volume of the CSI driver `csi.forebay.dev`, which mounts the sources on each node that needs
-//! them and keeps what was read there, and the claim that pods name. The volume's attributes tell the driver what to
-//! mount:
+//! Forebay's own engine: a volume of the CSI driver `csi.forebay.dev`, and the claim that pods mount. The driver mounts
+//! the sources on each node with such a pod, and caches on that node the data that the pods read. It reads the
+//! attributes of the volume:
 //!
 //! | attribute | value |
 //! |---|---|
 //! | `sources` | JSON: a list of `{"location": URI, "subDirName": folder}`; the folder is absent for a single source at the root |
 //! | `tiers` | JSON: a list of `{"path": folder on the node, "quota": bytes, "medium": MEM, SSD or HDD}`, the fastest first |
 //!
-//! A volume has no namespace, so no cache can own it: it carries the cache's uid as a label, and the finalizer removes
-//! it.
+//! A volume is cluster-scoped, so a namespaced cache cannot own it. The volume has the cache's uid as a label, and the
+//! operator deletes it before it removes the cache's finalizer.
 
 use serde_json::{Value, json};
 
-use super::{CACHE_UID, Child, Engine, Need, Progress};
+use super::{CACHE_UID, Child, Engine, Prerequisite, Progress};
 use crate::api::CacheBackend;
 use crate::api::cache_backend::{Medium, Tier};
 use crate::api::validate::bytes;
@@ -21,11 +21,11 @@ use crate::cluster::objects::{CLAIMS, Kind, VOLUMES, kind, text};
 
 /// Name of the CSI driver.
 pub(crate) const DRIVER: &str = "csi.forebay.dev";
-/// Storage class of volume and claim: there is no such class, so no provisioner makes volumes for it.
+/// Storage class of volume and claim. No such class exists, so no provisioner creates volumes for the claim.
 const CLASS: &str = "forebay-cache";
-/// The size that is told where no tier has one. Nothing checks it.
+/// Capacity of a volume without tiers. Nothing enforces it.
 const SIZE: &str = "1Ti";
-/// What the driver reads.
+/// Schemes of the locations that the driver reads.
 const SCHEMES: [&str; 7] = ["local", "file", "s3", "gs", "az", "http", "https"];
 const DRIVERS: Kind = kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers");
 
@@ -39,7 +39,7 @@ impl Engine for Forebay {
 
     fn validate(&self, cache: &CacheBackend) -> Result<(), String> {
         let Key { namespace, name } = key(cache);
-        // The name of a volume is a DNS name.
+        // The name of a volume is a DNS name of at most 253 characters.
         let length = volume(&namespace, &name).len();
         if length > 253 {
             return Err(format!("{namespace}/{name} makes a name of {length} characters: at most 253"));
@@ -59,9 +59,9 @@ impl Engine for Forebay {
         Ok(())
     }
 
-    fn needs(&self) -> Option<Need> {
+    fn prerequisite(&self) -> Option<Prerequisite> {
         let missing = "the CSI driver csi.forebay.dev is not installed: there is no CSIDriver object of this name";
-        Some(Need { path: DRIVERS.one(None, DRIVER), missing })
+        Some(Prerequisite { path: DRIVERS.object_path(None, DRIVER), missing })
     }
 
     fn children(&self, cache: &CacheBackend) -> Vec<Child> {
@@ -75,7 +75,7 @@ impl Engine for Forebay {
         let volume_name = volume(&namespace, &name);
         let source = json!({
             "driver": DRIVER, "volumeHandle": volume_name, "readOnly": true,
-            "volumeAttributes": {"sources": sources, "tiers": places(tiers)},
+            "volumeAttributes": {"sources": sources, "tiers": tiers_attribute(tiers)},
         });
         let volume = json!({
             "accessModes": ["ReadOnlyMany"], "capacity": {"storage": size}, "storageClassName": CLASS,
@@ -102,7 +102,7 @@ impl Engine for Forebay {
     }
 
     fn progress(&self, _: &[Value]) -> Progress {
-        // Nodes fill their tiers as files are read; what they hold is told by their metrics.
+        // Nodes fill their tiers as pods read files, and report the cached bytes in their metrics.
         Progress::default()
     }
 
@@ -115,21 +115,21 @@ fn key(cache: &CacheBackend) -> Key {
     Key::new(cache.metadata.namespace.clone().unwrap_or_default(), cache.metadata.name.clone().unwrap_or_default())
 }
 
-/// Neither part has a dot, so no two caches make the same name.
+/// Name of the volume. Namespace and name have no dots, so two caches never have the same volume name.
 fn volume(namespace: &str, name: &str) -> String {
     format!("forebay.{namespace}.{name}")
 }
 
-fn places(tiers: &[Tier]) -> String {
+fn tiers_attribute(tiers: &[Tier]) -> String {
     let mut tiers: Vec<&Tier> = tiers.iter().collect();
     tiers.sort_by_key(|tier| match tier.medium_type {
         Medium::Mem => 0,
         Medium::Ssd => 1,
         Medium::Hdd => 2,
     });
-    let place = |tier: &&Tier| {
+    let attribute = |tier: &&Tier| {
         let quota = format!("{:.0}", bytes(&tier.quota).unwrap_or_default());
         json!({"path": tier.cache_path, "quota": quota.parse::<u64>().unwrap_or_default(), "medium": tier.medium_type})
     };
-    json!(tiers.iter().map(place).collect::<Vec<_>>()).to_string()
+    json!(tiers.iter().map(attribute).collect::<Vec<_>>()).to_string()
 }

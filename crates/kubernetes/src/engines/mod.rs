@@ -1,14 +1,14 @@
-//! Engines: who keeps the data of a cache. An engine only describes; [`drive`] makes, watches and removes what it
-//! describes, and holds the rules about owners, versions and objects that go, once for all engines.
+//! Engines store the data of a cache. An engine is pure: it returns the manifests of the cache's children. [`children`]
+//! creates, observes and deletes them, with the rules on owners, conflicts and terminating objects for all engines.
 //!
 //! ```text
-//! fluid     a Dataset and a runtime of Fluid, which makes the claim      forebay   a volume of our CSI driver, and its claim
-//! drive     ensure, observe, tear down                                   conformance   what holds for each engine (tests)
+//! fluid      a Dataset and a runtime of Fluid             forebay       a volume of the CSI driver, and its claim
+//! children   ensures, observes and tears down children    conformance   properties of each engine (tests)
 //! ```
 
+pub(crate) mod children;
 #[cfg(test)]
 mod conformance;
-pub(crate) mod drive;
 mod fluid;
 mod forebay;
 
@@ -18,76 +18,75 @@ use crate::api::CacheBackend;
 use crate::cluster::Key;
 use crate::cluster::objects::Kind;
 
-/// Label of all that is made for a cache: the uid of the cache.
+/// Label of a cache's children: the uid of the cache.
 pub(crate) const CACHE_UID: &str = "forebay.dev/cache-uid";
 
-/// An object that a cache consists of.
+/// A desired child of a cache.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Child {
     pub(crate) kind: Kind,
-    /// `None`: the kind has no namespaces, so the object cannot be owned, and is found by its label.
+    /// `None` for a cluster-scoped kind: a namespaced cache cannot own the object, so its label names the cache.
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
     pub(crate) spec: Value,
-    /// Whether the spec of an object that is there can be changed.
+    /// Whether the spec of an existing object can be changed.
     pub(crate) can_change: bool,
 }
 
 impl Child {
     /// The path of the object.
     pub(crate) fn path(&self) -> String {
-        self.kind.one(self.namespace.as_deref(), &self.name)
+        self.kind.object_path(self.namespace.as_deref(), &self.name)
     }
 
-    /// The path of its kind.
-    pub(crate) fn all(&self) -> String {
-        self.kind.all(self.namespace.as_deref())
+    /// The path of the collection.
+    pub(crate) fn collection_path(&self) -> String {
+        self.kind.collection_path(self.namespace.as_deref())
     }
 }
 
-/// What must be there before an engine can do anything.
-pub(crate) struct Need {
-    /// Path that answers when it is there.
+/// An object that must exist before the engine's children are created.
+pub(crate) struct Prerequisite {
+    /// Path of the object.
     pub(crate) path: String,
-    /// What to tell when it is not.
+    /// Message for its absence.
     pub(crate) missing: &'static str,
 }
 
-/// How far an engine is, read of its objects.
+/// The progress of an engine, read from the cache's children.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Progress {
-    /// Why the claim must not be used yet, or any more: a reason and a message.
-    pub(crate) hindered: Option<(String, String)>,
+    /// Reason and message why pods must not use the claim now.
+    pub(crate) not_ready: Option<(String, String)>,
     pub(crate) cached: Option<String>,
     pub(crate) cached_percentage: Option<String>,
     pub(crate) total: Option<String>,
 }
 
-/// An engine. All of it is pure.
+/// An engine. All methods are pure.
 pub(crate) trait Engine: Send + Sync {
-    /// Its name in status objects.
+    /// Name of the engine in a status.
     fn name(&self) -> &'static str;
-    /// What is wrong with a cache, besides what [`crate::api::validate`] finds.
+    /// Validates a cache after [`crate::api::validate`].
     ///
     /// # Errors
-    /// A sentence for the writer of the spec.
+    /// A sentence for the author of the spec.
     fn validate(&self, cache: &CacheBackend) -> Result<(), String>;
-    /// What must be there besides the kinds of the children.
-    fn needs(&self) -> Option<Need>;
-    /// The objects that make the cache, in the order in which they are made. Their names depend on that of the cache
-    /// alone.
+    /// An object that the engine needs besides the kinds of its children.
+    fn prerequisite(&self) -> Option<Prerequisite>;
+    /// The cache's children in the order of creation. Their names depend only on the name of the cache.
     fn children(&self, cache: &CacheBackend) -> Vec<Child>;
-    /// What to tell when a kind of its objects is not installed.
+    /// Message for a kind of child that is not installed.
     fn not_installed(&self) -> &'static str;
-    /// Whether a claim with the cache's name is the engine's, or a stranger's.
+    /// Whether a claim with the cache's name belongs to the cache.
     fn is_claim(&self, cache_uid: &str, claim: &Value) -> bool;
-    /// How far it is, by the children as they are.
+    /// Reads the progress from the observed children.
     fn progress(&self, children: &[Value]) -> Progress;
-    /// Label of nodes that hold data of a cache, where the engine has one.
+    /// Label of nodes that store data of a cache, if the engine sets one.
     fn node_label(&self, cache: &Key) -> Option<String>;
 }
 
-/// The engine that a cache names; of a spec that [`crate::api::validate`] finds right, there is one.
+/// The engine in a spec; a spec that passes [`crate::api::validate`] has one.
 pub(crate) fn engine_of(spec: &crate::api::CacheBackendSpec) -> Option<&'static dyn Engine> {
     let named = spec.cache_engine.as_ref()?;
     match (&named.fluid, &named.forebay) {
@@ -97,5 +96,5 @@ pub(crate) fn engine_of(spec: &crate::api::CacheBackendSpec) -> Option<&'static 
     }
 }
 
-/// All engines, for what must be removed whatever the spec says by now.
+/// All engines. A deletion goes through them, because the spec may have had another engine before.
 pub(crate) const ENGINES: [&dyn Engine; 2] = [&fluid::Fluid, &forebay::Forebay];

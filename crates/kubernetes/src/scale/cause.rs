@@ -1,20 +1,20 @@
-//! Why pods are not ready: read out of what the API says of a workload, its pods, and its events.
+//! The cause of pods that are not ready, from the workload's conditions, its pods, and its events.
 
 use serde_json::Value;
 
-/// Pods, and events, that are looked at.
+/// Most pods, and most events, that are read.
 const LISTED_MAX: usize = 500;
 
-/// A workload's place.
-pub(crate) struct Named<'a> {
+/// Namespace, kind and name of a workload.
+pub(crate) struct WorkloadName<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) kind: &'a str,
     pub(crate) name: &'a str,
 }
 
-/// Says why pods of a workload are not ready, as far as Kubernetes tells; `read` reads a path.
+/// Returns the cause of a workload's pods that are not ready; `read` sends a GET request for a path.
 pub(crate) async fn why(
-    of: Named<'_>,
+    of: WorkloadName<'_>,
     workload: &Value,
     read: impl AsyncFn(String) -> Result<Value, String>,
 ) -> String {
@@ -32,7 +32,7 @@ pub(crate) async fn why(
     }
 }
 
-/// Returns what a Deployment says of pods that it may not create: a quota, most of the time.
+/// Returns the message of a Deployment's condition ReplicaFailure, most often an exceeded quota.
 pub(crate) fn refused(workload: &Value) -> Option<String> {
     let failure = conditions(workload).find(|c| is(c, "type", "ReplicaFailure") && is(c, "status", "True"))?;
     Some(text(failure, "message").unwrap_or("ReplicaFailure").to_owned())
@@ -52,7 +52,7 @@ fn events(namespace: &str, kind: &str, name: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/events?limit={LISTED_MAX}&fieldSelector={}", escaped(&fields))
 }
 
-/// Says what the first pod lacks that is not ready: a node, an image, a program that lives.
+/// Returns the cause for the first pod that is not ready: no node, no image, or a container that exits.
 fn not_ready(pods: &Value) -> Option<String> {
     let is_ready = |pod: &&Value| conditions(pod).any(|c| is(c, "type", "Ready") && is(c, "status", "True"));
     items(pods).filter(|pod| !is_ready(pod)).find_map(|pod| {
@@ -65,7 +65,7 @@ fn not_ready(pods: &Value) -> Option<String> {
     })
 }
 
-/// Returns what the last of these events says.
+/// Returns the message of the latest event.
 fn not_created(events: &Value) -> Option<String> {
     let last = items(events).max_by_key(|event| text(event, "lastTimestamp").unwrap_or_default())?;
     text(last, "message").map(str::to_owned)
@@ -87,7 +87,7 @@ fn is(object: &Value, field: &str, value: &str) -> bool {
     text(object, field) == Some(value)
 }
 
-/// Escapes what may not stand in a query as it is.
+/// Percent-encodes a query parameter.
 fn escaped(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/".contains(&b);
     text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()

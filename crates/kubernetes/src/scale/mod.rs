@@ -1,22 +1,21 @@
-//! Scales a StatefulSet or Deployment of workers as the service wants, where nothing else does.
+//! `forebay-operator scale`: sets the replicas of a StatefulSet or Deployment of workers to the wanted number.
 //!
 //! ```text
-//! asks      the dispatcher: how many are wanted          scaler    when to change what, and what to tell
-//! cluster   the Kubernetes API: what there is, scale it  cause     why pods are not ready
+//! dispatcher   asks the dispatcher for the wanted workers      scaler   decides when to change the replicas
+//! workload     reads and scales the workload                   cause    the cause of pods that are not ready
 //! ```
 //!
-//! Kubernetes starts, restarts and places the pods, with pauses of its own; this process only sets how many there
-//! should be, by the rules that all have who start workers (`policy::provision`). Invariants: from 1 (0, of one kind
-//! among others) to `--max-workers` replicas; nothing is changed while nobody knows how many are wanted; after a
-//! failure nothing is asked for a pause that doubles, up to 60 s; each request has a bound. It keeps no state: end it,
-//! start it again, run none, and what there is stays.
+//! Kubernetes starts, restarts and schedules the pods, with its own backoff. This process sets the replicas, by the
+//! rules of all provisioners (`policy::provision`). Invariants: the replicas are from 1 (0 for a worker type) to
+//! `--max-workers`; they stay while the wanted number is unknown; a failure doubles the backoff, up to 60 s; each
+//! request has a timeout. The process has no durable state: without it, the replicas stay as they are.
 
-mod asks;
 pub(crate) mod cause;
-mod cluster;
+mod dispatcher;
 mod scaler;
 #[cfg(test)]
 mod tests;
+mod workload;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,15 +24,15 @@ use clap::{ArgGroup, Args};
 use forebay_core::{Clock, Result, SystemClock};
 use forebay_proto::{Credentials, Remote, TlsFiles};
 
-use asks::Asks;
-use cluster::{Cluster, Kind};
+use dispatcher::DispatcherClient;
 use scaler::{Outcome, Scaler};
+use workload::{Kind, WorkloadClient};
 
-pub(crate) use cluster::Workload;
-pub(crate) use scaler::{AT_ONCE, plan};
+pub(crate) use scaler::{CONCURRENT_STARTS, plan};
+pub(crate) use workload::Workload;
 
-/// How often the number of workers is compared with the wanted one.
-const LOOK: Duration = Duration::from_secs(5);
+/// Interval between two steps of the scaler.
+const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The arguments of `forebay-operator scale`.
 #[derive(Debug, Args)]
@@ -95,7 +94,7 @@ impl Arguments {
         Ok(remote)
     }
 
-    /// Which of the two was given: the parser takes one, and one alone.
+    /// The workload of the arguments: the parser accepts exactly one.
     fn workload(&self) -> (Kind, &str) {
         match &self.statefulset {
             Some(name) => (Kind::StatefulSet, name),
@@ -104,30 +103,30 @@ impl Arguments {
     }
 }
 
-/// Scales for ever.
+/// Scales until the process ends.
 ///
 /// # Errors
-/// Invalid when an argument makes no sense, or no cluster is known here.
+/// Invalid for an invalid argument, or without a kubeconfig or service account.
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let (kind, name) = arguments.workload();
-    let cluster = Cluster::connect(arguments.namespace.clone(), kind, name).await?;
+    let workload = WorkloadClient::connect(arguments.namespace.clone(), kind, name).await?;
     let (workers_min, kind) = (u32::from(arguments.kind.is_none()), arguments.kind.clone());
-    let mut asks = Asks::new(arguments.remote()?, kind.map(|kind| (kind, arguments.spot)));
+    let mut dispatcher = DispatcherClient::new(arguments.remote()?, kind.map(|kind| (kind, arguments.spot)));
     let clock = SystemClock::default();
-    let mut scaler = Scaler::new(cluster, workers_min, arguments.max_workers);
-    tracing::info!(dispatcher = arguments.dispatcher, workload = %scaler.cluster, "scaling");
+    let mut scaler = Scaler::new(workload, workers_min, arguments.max_workers);
+    tracing::info!(dispatcher = arguments.dispatcher, workload = %scaler.workload, "scaling");
     loop {
-        let wanted = asks.wanted().await;
-        tell(&scaler.step(clock.now(), wanted).await, &scaler.cluster);
-        tokio::time::sleep(LOOK).await;
+        let wanted = dispatcher.wanted().await;
+        log(&scaler.step(clock.now(), wanted).await, &scaler.workload);
+        tokio::time::sleep(INTERVAL).await;
     }
 }
 
-fn tell(outcome: &Outcome, workload: &Cluster) {
+fn log(outcome: &Outcome, workload: &WorkloadClient) {
     match outcome {
-        Outcome::Kept => {}
+        Outcome::Unchanged => {}
         Outcome::Scaled { from, to } => tracing::info!(%workload, from, to, "scaled"),
-        Outcome::Waits { missing, why } => tracing::warn!(%workload, missing, why, "workers do not come"),
+        Outcome::PodsMissing { missing, why } => tracing::warn!(%workload, missing, why, "workers do not come"),
         Outcome::Failed { error, pause } => {
             let hint = error.get("hint").unwrap_or_default();
             tracing::error!(%workload, error = error.message(), hint, ?pause, "not scaled; tried again after a pause");

@@ -1,40 +1,40 @@
-//! When to change how many replicas there should be, and what to tell. Reads no clock: the time comes in.
+//! Decides when to change the replicas of a workload, and what to log. Its caller passes the time.
 
 use std::time::Duration;
 
 use forebay_core::{Error, Result, Ticks};
 use forebay_policy::provision::{Action, Reconciler, WorkerCounts};
 
-use super::cluster::{Cluster, Workload};
+use super::workload::{Workload, WorkloadClient};
 
-/// Pods that may be starting, or leaving, at the same time: a cluster starts them beside each other.
-pub(crate) const AT_ONCE: u32 = 16;
-/// How long pods may take to be ready until it is told why they are not.
+/// Most pods that may be starting, or terminating, at the same time.
+pub(crate) const CONCURRENT_STARTS: u32 = 16;
+/// Time that pods have to become ready before the cause is logged.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// What came of a look.
+/// The outcome of a step.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// There is nothing to do, or nothing is to be done now.
-    Kept,
+    /// The replicas stay.
+    Unchanged,
     /// The replicas were set.
     Scaled { from: u32, to: u32 },
-    /// Pods have not become ready for a while. Told once, until all are.
-    Waits { missing: u32, why: String },
-    /// Kubernetes refused, or did not answer.
+    /// Pods are not ready after [`START_MAX`]. Returned once, until all pods are ready.
+    PodsMissing { missing: u32, why: String },
+    /// Kubernetes rejected a request, or did not answer; the next request waits for `pause`.
     Failed { error: Error, pause: Duration },
 }
 
-/// Returns how many replicas a workload should have now, one step of the reconciler after the other.
+/// Returns the replicas that a workload should have now: applies the reconciler's actions until it keeps the number.
 pub(crate) fn plan(reconciler: &mut Reconciler, now: Ticks, wanted: u32, there: &Workload) -> u32 {
     let mut replicas = there.replicas;
     loop {
-        let seen = WorkerCounts {
+        let observed = WorkerCounts {
             starting: replicas.saturating_sub(there.ready),
             running: replicas.min(there.ready),
             leaving: there.present.saturating_sub(replicas),
         };
-        match reconciler.next(now, Some(wanted), seen) {
+        match reconciler.next(now, Some(wanted), observed) {
             Action::Keep => return replicas,
             Action::StartOne => replicas += 1,
             Action::EndOne => replicas -= 1,
@@ -42,62 +42,62 @@ pub(crate) fn plan(reconciler: &mut Reconciler, now: Ticks, wanted: u32, there: 
     }
 }
 
-/// Brings a workload to what is wanted.
+/// Scales a workload to the wanted number.
 pub(crate) struct Scaler {
-    pub(crate) cluster: Cluster,
+    pub(crate) workload: WorkloadClient,
     reconciler: Reconciler,
-    /// Nothing is asked before.
+    /// End of the backoff.
     until: Ticks,
-    /// Since when pods are missing, and whether that was told.
-    short: Option<(Ticks, bool)>,
+    /// Start of missing pods, and whether they are reported.
+    missing: Option<(Ticks, bool)>,
 }
 
 impl Scaler {
-    /// Where there are other kinds of workers, `workers_min` may be 0.
-    pub(crate) fn new(cluster: Cluster, workers_min: u32, workers_max: u32) -> Self {
-        let reconciler = Reconciler::new(workers_min, workers_max, AT_ONCE);
-        Self { cluster, reconciler, until: Ticks::default(), short: None }
+    /// `workers_min` may be 0 for a worker type.
+    pub(crate) fn new(workload: WorkloadClient, workers_min: u32, workers_max: u32) -> Self {
+        let reconciler = Reconciler::new(workers_min, workers_max, CONCURRENT_STARTS);
+        Self { workload, reconciler, until: Ticks::default(), missing: None }
     }
 
-    /// Looks, and does what is to be done. Without a wanted number, nothing is.
+    /// Reads the workload and scales it. Without a wanted number, it sends no request.
     pub(crate) async fn step(&mut self, now: Ticks, wanted: Option<u32>) -> Outcome {
-        let Some(wanted) = wanted.filter(|_| now >= self.until) else { return Outcome::Kept };
-        self.bring(now, wanted).await.unwrap_or_else(|error| {
+        let Some(wanted) = wanted.filter(|_| now >= self.until) else { return Outcome::Unchanged };
+        self.reconcile(now, wanted).await.unwrap_or_else(|error| {
             let pause = self.reconciler.failed(now);
             self.until = now + pause;
             Outcome::Failed { error, pause }
         })
     }
 
-    async fn bring(&mut self, now: Ticks, wanted: u32) -> Result<Outcome> {
-        let there = self.cluster.look().await?;
+    async fn reconcile(&mut self, now: Ticks, wanted: u32) -> Result<Outcome> {
+        let there = self.workload.read().await?;
         let (from, to) = (there.replicas, plan(&mut self.reconciler, now, wanted, &there));
         if from != to {
-            self.cluster.scale(to).await?;
+            self.workload.scale(to).await?;
         }
-        // Nothing was refused: pauses begin anew.
+        // The requests succeeded, so the backoff is reset.
         self.reconciler.lives(now);
         if from != to {
             return Ok(Outcome::Scaled { from, to });
         }
-        Ok(match self.short_of(now, &there) {
-            Some(missing) => Outcome::Waits { missing, why: self.cluster.why(&there).await },
-            None => Outcome::Kept,
+        Ok(match self.overdue(now, &there) {
+            Some(missing) => Outcome::PodsMissing { missing, why: self.workload.why(&there).await },
+            None => Outcome::Unchanged,
         })
     }
 
-    /// Returns how many pods are missing, if that is to be told.
-    fn short_of(&mut self, now: Ticks, there: &Workload) -> Option<u32> {
+    /// Returns the number of missing pods if it is due to be reported.
+    fn overdue(&mut self, now: Ticks, there: &Workload) -> Option<u32> {
         let missing = there.replicas.saturating_sub(there.ready);
         if missing == 0 {
-            self.short = None;
+            self.missing = None;
             return None;
         }
-        let (since, is_told) = self.short.get_or_insert((now, false));
-        if *is_told || now - *since < START_MAX {
+        let (since, is_reported) = self.missing.get_or_insert((now, false));
+        if *is_reported || now - *since < START_MAX {
             return None;
         }
-        *is_told = true;
+        *is_reported = true;
         Some(missing)
     }
 }

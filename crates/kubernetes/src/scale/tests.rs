@@ -1,5 +1,5 @@
-//! The scaler and its requests against a small HTTP server that speaks just these endpoints: no Kubernetes runs here.
-//! Its answers have the fields that the API reference names, and its refusals are the API's `Status` objects.
+//! The scaler against a small HTTP server with these endpoints alone; no Kubernetes runs here. The server's answers
+//! have the fields of the API reference, and its rejections are the API's `Status` objects.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,33 +12,33 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::asks::Asks;
-use super::cluster::{Cluster, Kind};
+use super::dispatcher::DispatcherClient;
 use super::scaler::{Outcome, Scaler};
+use super::workload::{Kind, WorkloadClient};
 
 const STATUS: &str = "/apis/apps/v1/namespaces/ml/statefulsets/workers/status";
 const SCALE: &str = "/apis/apps/v1/namespaces/ml/statefulsets/workers/scale";
 
-/// What the cluster is like, and what it was asked.
+/// The state of the cluster, and the requests that it received.
 #[derive(Default)]
 struct World {
     replicas: u32,
     /// Pods that can be ready; the others never are.
     room: u32,
-    /// Answers what begins with this path with this code instead.
+    /// Rejects requests whose path begins with this one, with this code.
     refuses: Option<(&'static str, u16, &'static str)>,
     pods: Value,
     events: Value,
-    asked: Vec<String>,
+    requests: Vec<String>,
 }
 
 impl World {
     fn answer(&mut self, request: &str, body: &[u8]) -> (u16, Value) {
-        self.asked.push(request.to_owned());
+        self.requests.push(request.to_owned());
         let (method, path) = request.split_once(' ').expect("a request line");
-        if let Some((_, code, said)) = self.refuses.filter(|(at, _, _)| path.starts_with(at)) {
+        if let Some((_, code, message)) = self.refuses.filter(|(at, _, _)| path.starts_with(at)) {
             let status =
-                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": said, "code": code});
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code});
             return (code, status);
         }
         let ready = self.replicas.min(self.room);
@@ -59,7 +59,7 @@ impl World {
             }
             ("GET", "/api/v1/namespaces/ml/pods") => (200, self.pods.clone()),
             ("GET", "/api/v1/namespaces/ml/events") => (200, self.events.clone()),
-            _ => panic!("nobody should ask for {request}"),
+            _ => panic!("unexpected request {request}"),
         }
     }
 }
@@ -78,8 +78,8 @@ async fn start(world: World) -> (Shared, Scaler) {
         }
     });
     let config = Config::new(at.parse().expect("a url"));
-    let cluster = Cluster::of(config, Some("ml".to_owned()), Kind::StatefulSet, "workers").expect("a client");
-    (world, Scaler::new(cluster, 1, 40))
+    let workload = WorkloadClient::of(config, Some("ml".to_owned()), Kind::StatefulSet, "workers").expect("a client");
+    (world, Scaler::new(workload, 1, 40))
 }
 
 async fn serve(socket: TcpStream, world: Shared) {
@@ -125,15 +125,15 @@ fn replicas(world: &Shared) -> u32 {
     world.lock().unwrap_or_else(PoisonError::into_inner).replicas
 }
 
-fn asked(world: &Shared) -> usize {
-    world.lock().unwrap_or_else(PoisonError::into_inner).asked.len()
+fn requests(world: &Shared) -> usize {
+    world.lock().unwrap_or_else(PoisonError::into_inner).requests.len()
 }
 
 #[tokio::test]
-async fn replicas_follow_what_is_wanted_and_stay_while_nobody_knows() {
+async fn replicas_follow_the_wanted_number_and_stay_while_it_is_unknown() {
     let (world, mut scaler) = start(World { replicas: 5, room: 100, ..World::default() }).await;
-    assert!(matches!(scaler.step(seconds(1), None).await, Outcome::Kept));
-    assert_eq!((replicas(&world), asked(&world)), (5, 0), "nothing is known, and nothing is asked");
+    assert!(matches!(scaler.step(seconds(1), None).await, Outcome::Unchanged));
+    assert_eq!((replicas(&world), requests(&world)), (5, 0), "nothing is known, and nothing is asked");
     for (now, wanted, then) in
         [(2, 9, 9), (3, 30, 25), (4, 30, 30), (5, 99, 40), (6, 3, 24), (7, 3, 8), (8, 3, 3), (9, 0, 1)]
     {
@@ -142,11 +142,11 @@ async fn replicas_follow_what_is_wanted_and_stay_while_nobody_knows() {
         assert!(matches!(outcome, Outcome::Scaled { from: f, to } if (f, to) == (from, then)), "{wanted}: {outcome:?}");
         assert_eq!(replicas(&world), then, "at most sixteen at once, from 1 to 40");
     }
-    assert!(matches!(scaler.step(seconds(10), Some(1)).await, Outcome::Kept));
+    assert!(matches!(scaler.step(seconds(10), Some(1)).await, Outcome::Unchanged));
 }
 
 #[tokio::test]
-async fn what_is_refused_is_told_with_its_cause_and_tried_less_and_less_often() {
+async fn a_rejected_request_is_reported_with_its_cause_and_retried_with_backoff() {
     let refuses = Some((SCALE, 403, "statefulsets.apps \"workers\" is forbidden: cannot patch resource \"scale\""));
     let (world, mut scaler) = start(World { replicas: 1, room: 100, refuses, ..World::default() }).await;
     let (mut now, mut pauses) = (seconds(100), Vec::new());
@@ -155,9 +155,9 @@ async fn what_is_refused_is_told_with_its_cause_and_tried_less_and_less_often() 
         assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         assert!(error.message().contains("cannot patch resource"), "{error}");
         assert!(error.get("hint").is_some_and(|h| h.contains("patch on statefulsets/scale")), "{error}");
-        let before = asked(&world);
-        assert!(matches!(scaler.step(now + (pause - Duration::from_millis(1)), Some(4)).await, Outcome::Kept));
-        assert_eq!(asked(&world), before, "nothing is asked in a pause");
+        let before = requests(&world);
+        assert!(matches!(scaler.step(now + (pause - Duration::from_millis(1)), Some(4)).await, Outcome::Unchanged));
+        assert_eq!(requests(&world), before, "nothing is asked in a pause");
         pauses.push(pause.as_secs());
         now = now + pause;
     }
@@ -175,7 +175,7 @@ async fn what_is_refused_is_told_with_its_cause_and_tried_less_and_less_often() 
 }
 
 #[tokio::test]
-async fn pods_that_do_not_come_are_told_of_once_with_the_cause() {
+async fn missing_pods_are_reported_once_with_the_cause() {
     let quota =
         "create Pod workers-2 in StatefulSet workers failed error: pods \"workers-2\" is forbidden: exceeded quota";
     let pod = |name: &str, status: Value| json!({"metadata": {"name": name}, "status": status});
@@ -195,10 +195,10 @@ async fn pods_that_do_not_come_are_told_of_once_with_the_cause() {
     let mut now = seconds(10);
     for (status, why) in cases {
         set(&world, |world| world.pods = json!({"items": [ready.clone(), pod("workers-1", status)]}));
-        told(&mut scaler, now, why).await;
-        // All are there for a moment: it is told again when they are not.
+        reports_missing(&mut scaler, now, why).await;
+        // All pods are ready for a moment, so the next missing pods are reported again.
         set(&world, |world| world.room = 3);
-        assert!(matches!(scaler.step(now + Duration::from_secs(90), Some(3)).await, Outcome::Kept));
+        assert!(matches!(scaler.step(now + Duration::from_secs(90), Some(3)).await, Outcome::Unchanged));
         set(&world, |world| world.room = 1);
         now = now + Duration::from_secs(100);
     }
@@ -209,33 +209,36 @@ async fn pods_that_do_not_come_are_told_of_once_with_the_cause() {
             {"lastTimestamp": "2026-11-22T09:00:01Z", "message": "something older"},
         ]});
     });
-    told(&mut scaler, now, quota).await;
+    reports_missing(&mut scaler, now, quota).await;
     assert_eq!(replicas(&world), 3, "what is wanted stays asked for: Kubernetes tries again by itself");
-    let asked = world.lock().unwrap_or_else(PoisonError::into_inner).asked.join("\n");
-    assert!(asked.contains("labelSelector=app%3Dforebay%2Ctier%3Da%20b"), "{asked}");
-    assert!(asked.contains("involvedObject.kind%3DStatefulSet%2CinvolvedObject.name%3Dworkers"), "{asked}");
-    // No right to read pods: that is said, and no reason to stop.
+    let requests = world.lock().unwrap_or_else(PoisonError::into_inner).requests.join("\n");
+    assert!(requests.contains("labelSelector=app%3Dforebay%2Ctier%3Da%20b"), "{requests}");
+    assert!(requests.contains("involvedObject.kind%3DStatefulSet%2CinvolvedObject.name%3Dworkers"), "{requests}");
+    // The outcome reports the missing right to list pods, and the scaler goes on.
     set(&world, |world| world.room = 3);
     scaler.step(now + Duration::from_secs(90), Some(3)).await;
     set(&world, |world| {
         (world.room, world.refuses) = (1, Some(("/api/v1/namespaces/ml/pods", 403, "cannot list pods")))
     });
-    told(&mut scaler, now + Duration::from_secs(100), "cannot list pods").await;
+    reports_missing(&mut scaler, now + Duration::from_secs(100), "cannot list pods").await;
 }
 
-/// Pods are short from `now` on: nothing is said for a minute, then why, then nothing.
-async fn told(scaler: &mut Scaler, now: Ticks, says: &str) {
+/// Pods are missing from `now` on: the scaler reports nothing for a minute, then the cause once.
+async fn reports_missing(scaler: &mut Scaler, now: Ticks, cause: &str) {
     for after in [0, 59] {
-        assert!(matches!(scaler.step(now + Duration::from_secs(after), Some(3)).await, Outcome::Kept));
+        assert!(matches!(scaler.step(now + Duration::from_secs(after), Some(3)).await, Outcome::Unchanged));
     }
     let outcome = scaler.step(now + Duration::from_secs(60), Some(3)).await;
-    assert!(matches!(&outcome, Outcome::Waits { missing: 2, why } if why.contains(says)), "{outcome:?}, not {says}");
-    assert!(matches!(scaler.step(now + Duration::from_secs(61), Some(3)).await, Outcome::Kept));
+    assert!(
+        matches!(&outcome, Outcome::PodsMissing { missing: 2, why } if why.contains(cause)),
+        "{outcome:?}, not {cause}"
+    );
+    assert!(matches!(scaler.step(now + Duration::from_secs(61), Some(3)).await, Outcome::Unchanged));
 }
 
 /// A dispatcher as users have it, from the tree's own build.
 #[tokio::test]
-async fn a_dispatcher_is_asked_and_one_that_is_gone_is_no_number() {
+async fn a_dispatcher_that_does_not_answer_gives_no_number() {
     let forebay = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.venv/bin/forebay");
     let state = tempfile::tempdir().expect("a folder");
     let mut dispatcher = std::process::Command::new(forebay)
@@ -250,13 +253,13 @@ async fn a_dispatcher_is_asked_and_one_that_is_gone_is_no_number() {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("it announces itself");
     let announced: Value = serde_json::from_str(&line).expect("JSON");
     let address = announced.get("address").and_then(Value::as_str).expect("where it listens");
-    let mut asks = Asks::new(Remote::new(address), None);
-    assert_eq!(asks.wanted().await, Some(1), "one worker is always wanted");
-    let mut asks_of_a_kind = Asks::new(Remote::new(address), Some(("big".to_owned(), false)));
-    assert_eq!(asks_of_a_kind.wanted().await, None, "it knows no kinds");
+    let mut client = DispatcherClient::new(Remote::new(address), None);
+    assert_eq!(client.wanted().await, Some(1), "one worker is always wanted");
+    let mut client_of_a_kind = DispatcherClient::new(Remote::new(address), Some(("big".to_owned(), false)));
+    assert_eq!(client_of_a_kind.wanted().await, None, "it knows no kinds");
     dispatcher.kill().and_then(|()| dispatcher.wait()).expect("it is killed");
-    assert_eq!(asks.wanted().await, None);
-    assert_eq!(asks.wanted().await, None);
+    assert_eq!(client.wanted().await, None);
+    assert_eq!(client.wanted().await, None);
 }
 
 #[test]
@@ -277,7 +280,7 @@ fn one_workload_is_named_and_one_alone() {
 }
 
 #[test]
-fn a_deployment_says_itself_that_it_may_create_no_pods() {
+fn a_deployment_reports_that_it_may_not_create_pods() {
     let conditions = json!({"status": {"conditions": [
         {"type": "Available", "status": "True"},
         {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: pods=4"},

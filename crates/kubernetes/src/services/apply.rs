@@ -1,7 +1,7 @@
-//! Makes one part of a service, or puts it right.
+//! Applies one manifest of a service.
 //!
-//! Rules: only objects that this very service owns (by uid) are changed; nothing is built on an object that is being
-//! deleted; a part is written by server-side apply when its description changed, or when something else changed it.
+//! Rules: the operator changes only objects that the service owns, by uid. It waits for a terminating object of the
+//! same name. It applies a manifest when the manifest changed, or when the observed object drifted from it.
 
 use std::time::Duration;
 
@@ -9,63 +9,74 @@ use forebay_core::Ticks;
 use serde_json::{Value, json};
 
 use super::Context;
-use super::parts::{Part, WRITTEN};
+use super::manifests::{APPLIED_HASH, Manifest};
 use crate::cluster::Key;
-use crate::cluster::objects::{Answer, FOREBAY_SERVICES, is_going, items, text};
-use crate::engines::drive::covers;
+use crate::cluster::objects::{ApiResult, FOREBAY_SERVICES, is_terminating, items, text};
+use crate::engines::children::matches_desired;
 
-/// How often a part is put right that something else changes again and again.
-const RIGHT_AGAIN: Duration = Duration::from_secs(60);
+/// Shortest time between two corrections of drift of one object, so that two controllers do not fight over it.
+const DRIFT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What came of a part.
+/// The outcome of an apply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Applied {
-    /// It is there, as described.
-    There(Value),
-    /// An object of that name goes away first.
-    Waits(String),
-    /// Another owner has an object of that name.
-    Taken(String),
+    /// The object exists, as desired.
+    InSync(Value),
+    /// An object of that name is terminating.
+    Blocked(String),
+    /// An object of that name has another owner.
+    NotOwned(String),
 }
 
-/// Makes the part, or puts it right.
+/// Applies a manifest unless the object is in sync.
 ///
 /// # Errors
-/// When the API refuses, or does not answer.
-pub(crate) async fn apply(context: &Context, service: (&Key, &str), part: &Part, now: Ticks) -> Answer<Applied> {
+/// When the API rejects a request, or does not answer.
+pub(crate) async fn apply(
+    context: &Context,
+    service: (&Key, &str),
+    manifest: &Manifest,
+    now: Ticks,
+) -> ApiResult<Applied> {
     let (key, uid) = service;
-    let (path, what) = (part.kind.one(Some(&key.namespace), &part.name), format!("{} {}", part.kind.kind, part.name));
-    let place = Key::new(key.namespace.clone(), part.name.clone());
-    let found = match context.store.get(part.kind, &place) {
+    let (path, what) = (
+        manifest.kind.object_path(Some(&key.namespace), &manifest.name),
+        format!("{} {}", manifest.kind.kind, manifest.name),
+    );
+    let name = Key::new(key.namespace.clone(), manifest.name.clone());
+    let found = match context.store.get(manifest.kind, &name) {
         Some(found) => Some(found),
-        // An object without the label is not watched.
-        None => context.objects.find(&path).await?,
+        // The watch selects by label, so the store lacks an object without it.
+        None => context.api.find(&path).await?,
     };
-    let mut body = part.marked();
+    let mut body = manifest.with_hash();
     if let Some(found) = found {
         let owner = owner(&found, &key.name);
-        if is_going(&found) || owner.is_some_and(|owner| owner != uid) {
-            return Ok(Applied::Waits(format!("{what} of an earlier service is still being deleted")));
+        if is_terminating(&found) || owner.is_some_and(|owner| owner != uid) {
+            return Ok(Applied::Blocked(format!("{what} of an earlier service is still being deleted")));
         }
         if owner.is_none() {
             let message =
                 format!("{what} is there, and was not made for this service: delete it, or choose another name");
-            return Ok(Applied::Taken(message));
+            return Ok(Applied::NotOwned(message));
         }
-        let is_new = mark(&found) != mark(&body) || replicas(&found) != replicas(&body);
-        if !is_new && (covers(&found, &described(&body)) || !context.memory.may_right(&path, now, RIGHT_AGAIN)) {
-            return Ok(Applied::There(found));
+        let is_changed = applied_hash(&found) != applied_hash(&body) || replicas(&found) != replicas(&body);
+        if !is_changed
+            && (matches_desired(&found, &compared_fields(&body))
+                || !context.memory.may_correct(&path, now, DRIFT_INTERVAL))
+        {
+            return Ok(Applied::InSync(found));
         }
-        // An object that was made anew meanwhile has another uid, and is not written.
+        // The uid is a precondition: an object that was created again meanwhile is not changed.
         body["metadata"]["uid"] = json!(text(&found, "/metadata/uid"));
     }
-    let written = context.objects.apply(&path, &body).await?;
-    context.store.learn(part.kind, &written);
-    Ok(Applied::There(written))
+    let written = context.api.apply(&path, &body).await?;
+    context.store.put_newer(manifest.kind, &written);
+    Ok(Applied::InSync(written))
 }
 
-/// The description without what is compared in another way.
-fn described(body: &Value) -> Value {
+/// The manifest without owner references, which are compared by uid.
+fn compared_fields(body: &Value) -> Value {
     let mut body = body.clone();
     if let Some(meta) = body["metadata"].as_object_mut() {
         meta.remove("ownerReferences");
@@ -73,23 +84,23 @@ fn described(body: &Value) -> Value {
     body
 }
 
-/// The uid of the service of this name that owns an object.
+/// The uid in the owner reference to a service of this name.
 fn owner<'a>(object: &'a Value, service: &str) -> Option<&'a str> {
     let mut owners = items(object, "/metadata/ownerReferences").iter();
     let is_service = |o: &&Value| text(o, "/kind") == FOREBAY_SERVICES.kind && text(o, "/name") == service;
     owners.find(is_service).map(|o| text(o, "/uid"))
 }
 
-fn mark(object: &Value) -> &str {
+fn applied_hash(object: &Value) -> &str {
     let annotations = object.pointer("/metadata/annotations");
-    annotations.and_then(|all| all.get(WRITTEN)).and_then(Value::as_str).unwrap_or_default()
+    annotations.and_then(|all| all.get(APPLIED_HASH)).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn replicas(object: &Value) -> Option<&Value> {
     object.pointer("/spec/replicas")
 }
 
-/// Whether this very service owns an object.
-pub(crate) fn is_of(object: &Value, key: &Key, uid: &str) -> bool {
+/// Whether the service with this uid owns an object.
+pub(crate) fn is_owned_by(object: &Value, key: &Key, uid: &str) -> bool {
     owner(object, &key.name) == Some(uid)
 }

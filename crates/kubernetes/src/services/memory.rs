@@ -1,5 +1,6 @@
-//! The controller's memory between looks at a service: reconcilers of worker types, and since when pods are missing. A
-//! restart loses only pauses.
+//! The controller's state between reconciles of a service: scaling of worker types, and the start of missing pods.
+//!
+//! It is in memory only. A restart of the operator loses delays, and no decision.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,34 +9,34 @@ use std::time::Duration;
 use forebay_core::Ticks;
 use forebay_policy::provision::Reconciler;
 
-use super::wants::Wants;
+use super::wanted_workers::WantedWorkers;
 use crate::cluster::Key;
-use crate::scale::{AT_ONCE, Workload, plan};
+use crate::scale::{CONCURRENT_STARTS, Workload, plan};
 
-/// Time in which pods may become ready before the status says why they are not. The reason is read again as often.
+/// Time that pods have to become ready before the status gives the cause; also the interval between reads of the cause.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Workers of one type.
+/// The scaling state of a worker type.
 struct Scaled {
     bounds: (u32, u32),
     reconciler: Reconciler,
 }
 
-/// Pods that are missing.
-struct Short {
+/// Missing pods of a workload.
+struct MissingPods {
     since: Ticks,
-    /// Why, and when that was read.
+    /// The time of the last read, and the cause.
     why: Option<(Ticks, String)>,
 }
 
 #[derive(Default)]
 struct State {
     scaled: HashMap<(Key, String), Scaled>,
-    short: HashMap<(Key, String), Short>,
-    /// What the dispatcher wanted when it was asked last.
-    wants: HashMap<Key, Wants>,
-    /// When the operator put a part right that another program had changed.
-    righted: HashMap<String, Ticks>,
+    missing: HashMap<(Key, String), MissingPods>,
+    /// The last answer of the dispatcher.
+    wanted: HashMap<Key, WantedWorkers>,
+    /// Time of the last correction of drift, by path.
+    corrected: HashMap<String, Ticks>,
 }
 
 /// See the module's documentation.
@@ -47,90 +48,90 @@ pub(crate) struct Memory {
 /// Whether pods are missing, and why.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Missing {
-    /// No pod is missing, or not for long.
+    /// No pod is missing, or only for a short time.
     No,
-    /// Pods are missing; the caller reads the reason.
-    Read,
-    /// Pods are missing, for this reason.
-    Because(String),
+    /// Pods are missing; the caller reads the cause.
+    CauseUnknown,
+    /// Pods are missing, for this cause.
+    Cause(String),
 }
 
 impl Memory {
-    /// Returns how many replicas a workload should have: as many as it has while the wanted number is unknown.
+    /// Returns the desired replicas of a workload: its current replicas while the wanted number is unknown.
     pub(crate) fn replicas(
         &self,
         (service, name): (&Key, &str),
         now: Ticks,
         wanted: Option<u32>,
-        there: &Workload,
+        workload: &Workload,
         bounds: (u32, u32),
     ) -> u32 {
         let (min, max) = bounds;
-        let Some(wanted) = wanted.filter(|_| min < max) else { return there.replicas.clamp(min, max) };
+        let Some(wanted) = wanted.filter(|_| min < max) else { return workload.replicas.clamp(min, max) };
         self.with(|state| {
-            let new = || Scaled { bounds, reconciler: Reconciler::new(min, max, AT_ONCE) };
+            let new = || Scaled { bounds, reconciler: Reconciler::new(min, max, CONCURRENT_STARTS) };
             let scaled = state.scaled.entry((service.clone(), name.to_owned())).or_insert_with(new);
             if scaled.bounds != bounds {
                 *scaled = new();
             }
-            plan(&mut scaled.reconciler, now, wanted, there).clamp(min, max)
+            plan(&mut scaled.reconciler, now, wanted, workload).clamp(min, max)
         })
     }
 
-    /// Returns whether pods of a workload have been missing for so long that the status gives the reason.
-    pub(crate) fn missing(&self, (service, name): (&Key, &str), now: Ticks, there: &Workload) -> Missing {
+    /// Returns whether pods have been missing for [`START_MAX`].
+    pub(crate) fn missing(&self, (service, name): (&Key, &str), now: Ticks, workload: &Workload) -> Missing {
         let key = (service.clone(), name.to_owned());
         self.with(|state| {
-            if there.ready >= there.replicas {
-                state.short.remove(&key);
+            if workload.ready >= workload.replicas {
+                state.missing.remove(&key);
                 return Missing::No;
             }
-            let short = state.short.entry(key).or_insert(Short { since: now, why: None });
-            match &short.why {
-                _ if now - short.since < START_MAX => Missing::No,
-                Some((read, why)) if now - *read < START_MAX => Missing::Because(why.clone()),
-                _ => Missing::Read,
+            let missing = state.missing.entry(key).or_insert(MissingPods { since: now, why: None });
+            match &missing.why {
+                _ if now - missing.since < START_MAX => Missing::No,
+                Some((read, why)) if now - *read < START_MAX => Missing::Cause(why.clone()),
+                _ => Missing::CauseUnknown,
             }
         })
     }
 
-    /// Remembers why pods are missing.
-    pub(crate) fn because(&self, (service, name): (&Key, &str), now: Ticks, why: String) {
+    /// Records the cause of missing pods.
+    pub(crate) fn set_cause(&self, (service, name): (&Key, &str), now: Ticks, why: String) {
         self.with(|state| {
-            if let Some(short) = state.short.get_mut(&(service.clone(), name.to_owned())) {
-                short.why = Some((now, why));
+            if let Some(missing) = state.missing.get_mut(&(service.clone(), name.to_owned())) {
+                missing.why = Some((now, why));
             }
         });
     }
 
-    /// Remembers what the dispatcher wants.
-    pub(crate) fn wants(&self, service: &Key, wants: Wants) {
-        self.with(|state| state.wants.insert(service.clone(), wants));
+    /// Records the answer of the dispatcher.
+    pub(crate) fn set_wanted(&self, service: &Key, wanted: WantedWorkers) {
+        self.with(|state| state.wanted.insert(service.clone(), wanted));
     }
 
-    /// Returns what the dispatcher wanted when it was asked last.
-    pub(crate) fn wanted(&self, service: &Key) -> Wants {
-        self.with(|state| state.wants.get(service).cloned()).unwrap_or_default()
+    /// Returns the last answer of the dispatcher.
+    pub(crate) fn wanted(&self, service: &Key) -> WantedWorkers {
+        self.with(|state| state.wanted.get(service).cloned()).unwrap_or_default()
     }
 
-    /// Whether a part may be put right: not again within the pause.
-    pub(crate) fn may_right(&self, path: &str, now: Ticks, pause: Duration) -> bool {
+    /// Whether the operator may correct drift of an object now: at most once within `pause`.
+    pub(crate) fn may_correct(&self, path: &str, now: Ticks, pause: Duration) -> bool {
         self.with(|state| {
-            state.righted.retain(|_, at| now - *at < pause);
-            let may = !state.righted.contains_key(path);
+            state.corrected.retain(|_, at| now - *at < pause);
+            let may = !state.corrected.contains_key(path);
             if may {
-                state.righted.insert(path.to_owned(), now);
+                state.corrected.insert(path.to_owned(), now);
             }
             may
         })
     }
 
-    /// Forgets a service.
+    /// Removes the state of a deleted service.
     pub(crate) fn forget(&self, service: &Key) {
         self.with(|state| {
             state.scaled.retain(|(of, _), _| of != service);
-            state.short.retain(|(of, _), _| of != service);
-            state.wants.remove(service);
+            state.missing.retain(|(of, _), _| of != service);
+            state.wanted.remove(service);
         });
     }
 
@@ -148,9 +149,10 @@ mod tests {
     }
 
     #[test]
-    fn workers_follow_what_is_wanted_within_their_bounds_and_stay_while_it_is_not_known() {
+    fn replicas_follow_the_wanted_number_within_bounds_and_stay_while_it_is_unknown() {
         let (memory, key) = (Memory::default(), Key::new("ml", "s"));
-        let of = |wanted, there: &Workload, bounds| memory.replicas((&key, "cpu"), Ticks(9), wanted, there, bounds);
+        let of =
+            |wanted, workload: &Workload, bounds| memory.replicas((&key, "cpu"), Ticks(9), wanted, workload, bounds);
         assert_eq!(of(Some(5), &workload(1, 1), (1, 9)), 5);
         assert_eq!(of(Some(50), &workload(5, 5), (1, 9)), 9);
         assert_eq!(of(None, &workload(5, 5), (1, 9)), 5);
@@ -161,22 +163,22 @@ mod tests {
     }
 
     #[test]
-    fn missing_pods_are_told_after_a_minute_and_their_reason_is_read_once_a_minute() {
+    fn missing_pods_are_reported_after_a_minute_and_their_cause_is_read_once_a_minute() {
         let (memory, key) = (Memory::default(), Key::new("ml", "s"));
         let second = |s: u64| Ticks::default() + Duration::from_secs(s);
         let at = |s, ready| memory.missing((&key, "cpu"), second(s), &workload(3, ready));
         assert_eq!([at(1, 2), at(60, 2)], [Missing::No, Missing::No]);
-        assert_eq!(at(61, 2), Missing::Read);
-        memory.because((&key, "cpu"), second(61), "no node".to_owned());
-        assert_eq!(at(62, 2), Missing::Because("no node".to_owned()));
-        assert_eq!(at(121, 2), Missing::Read);
+        assert_eq!(at(61, 2), Missing::CauseUnknown);
+        memory.set_cause((&key, "cpu"), second(61), "no node".to_owned());
+        assert_eq!(at(62, 2), Missing::Cause("no node".to_owned()));
+        assert_eq!(at(121, 2), Missing::CauseUnknown);
         assert_eq!([at(122, 3), at(123, 2)], [Missing::No, Missing::No]);
     }
 
     #[test]
-    fn a_part_that_changes_again_and_again_is_put_right_once_a_minute() {
+    fn drift_of_one_object_is_corrected_once_a_minute() {
         let memory = Memory::default();
-        let may = |s: u64| memory.may_right("p", Ticks::default() + Duration::from_secs(s), Duration::from_secs(60));
+        let may = |s: u64| memory.may_correct("p", Ticks::default() + Duration::from_secs(s), Duration::from_secs(60));
         assert_eq!([may(1), may(2), may(60), may(61)], [true, false, false, true]);
     }
 }

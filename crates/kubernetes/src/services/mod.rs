@@ -1,24 +1,24 @@
-//! The controller of services: `ForebayService` objects, and what they consist of.
+//! The controller of ForebayServices.
 //!
 //! ```text
-//! parts     the objects of a service, described (pure)     apply    makes one, or puts it right
-//! store     objects that watches reported                  memory   reconcilers, and since when pods are missing
-//! wants     how many workers the dispatcher wants          status   the next status of a service (pure)
-//! look      one look: make, scale, tell
+//! reconcile   applies manifests, scales workers, writes the status     manifests        the desired objects (pure)
+//! apply       applies one manifest                                     store            the informer cache
+//! memory      scaling state and missing pods, between reconciles       wanted_workers   reads a dispatcher's metrics
+//! status      computes the next status (pure)
 //! ```
 //!
-//! Invariants: the service owns its parts, so they are deleted with it; the operator changes no object of another
-//! owner; it writes a status only when it changed, in the version that was read; workers stay as they are while the
-//! wanted number is unknown. A service that needs no change costs no request to the API: looks read the store, and ask
-//! only the dispatcher.
+//! Invariants: the service owns its objects, so the garbage collector deletes them with it. The operator changes no
+//! object of another owner. It writes a status only when it changed, with the resourceVersion that was read. The
+//! workers keep their replicas while the wanted number is unknown. A reconcile of a service in sync sends no request to
+//! the API: it reads the store, and the dispatcher's metrics.
 
 mod apply;
-mod look;
+pub(crate) mod manifests;
 mod memory;
-pub(crate) mod parts;
+mod reconcile;
 mod status;
 mod store;
-mod wants;
+mod wanted_workers;
 
 use std::sync::Arc;
 
@@ -27,57 +27,59 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
 use crate::cluster::events::Events;
-use crate::cluster::objects::{CLAIMS, FOREBAY_SERVICES, Kind, Objects, PODS};
-use crate::cluster::queue::Queue;
-use crate::cluster::watches::{Change, watch};
-use crate::cluster::{Key, looks};
+use crate::cluster::objects::{ApiClient, CLAIMS, FOREBAY_SERVICES, Kind, PODS};
+use crate::cluster::watches::{WatchEvent, watch};
+use crate::cluster::work_queue::WorkQueue;
+use crate::cluster::{Key, controller};
+use manifests::{CONFIG_MAPS, ClusterInfo, DEPLOYMENTS, POLICIES, ROLE, SERVICE, SERVICES, STATEFUL_SETS};
 use memory::Memory;
-use parts::{CONFIG_MAPS, DEPLOYMENTS, POLICIES, Place, ROLE, SERVICE, SERVICES, STATEFUL_SETS};
 use store::Store;
 
-/// Services that are looked at beside each other.
-const AT_ONCE: usize = 8;
+/// Services that are reconciled at the same time.
+const CONCURRENCY: usize = 8;
 
-/// What a look needs.
+/// The state that reconciles share.
 pub(crate) struct Context {
-    pub(crate) objects: Objects,
+    pub(crate) api: ApiClient,
     pub(crate) events: Events,
     pub(crate) store: Store,
     pub(crate) memory: Memory,
-    pub(crate) place: Place,
-    queue: Queue,
+    pub(crate) cluster: ClusterInfo,
+    queue: WorkQueue,
     clock: SystemClock,
 }
 
-/// Keeps services as they should be, for ever.
-pub(crate) async fn run(objects: Objects, events: Events, place: Place) {
+/// Runs the controller and never returns.
+pub(crate) async fn run(api: ApiClient, events: Events, cluster: ClusterInfo) {
     let context = Arc::new(Context {
-        objects,
+        api,
         events,
         store: Store::default(),
         memory: Memory::default(),
-        place,
-        queue: Queue::default(),
+        cluster,
+        queue: WorkQueue::default(),
         clock: SystemClock::default(),
     });
     let watches = FuturesUnordered::new();
-    for (kind, labels) in watched(context.place.budgets) {
+    for (kind, labels) in watched(context.cluster.budgets) {
         let context = context.clone();
-        let objects = context.objects.clone();
-        watches.push(watch(objects, kind, labels, move |kind, change| context.changed(kind, change)));
+        let api = context.api.clone();
+        watches.push(watch(api, kind, labels, move |kind, event| context.handle(kind, event)));
     }
-    let work = looks::run("service", &context.queue, AT_ONCE, async |key: &Key| look::look(&context, key).await);
+    let reconciles = controller::run("service", &context.queue, CONCURRENCY, async |key: &Key| {
+        reconcile::reconcile(&context, key).await
+    });
     tokio::select! {
         () = watches.for_each(|()| async {}) => {}
-        () = work => {}
+        () = reconciles => {}
     }
 }
 
 fn watched(budgets: Kind) -> impl Iterator<Item = (Kind, Option<String>)> {
-    let parts = [STATEFUL_SETS, DEPLOYMENTS, SERVICES, CONFIG_MAPS, POLICIES, CLAIMS, budgets];
-    let parts = parts.into_iter().map(|kind| (kind, Some(SERVICE.to_owned())));
-    // Of pods, only dispatchers are asked.
-    [(FOREBAY_SERVICES, None), (PODS, Some(format!("{SERVICE},{ROLE}=dispatcher")))].into_iter().chain(parts)
+    let manifests = [STATEFUL_SETS, DEPLOYMENTS, SERVICES, CONFIG_MAPS, POLICIES, CLAIMS, budgets];
+    let manifests = manifests.into_iter().map(|kind| (kind, Some(SERVICE.to_owned())));
+    // The operator reads metrics of dispatcher pods only.
+    [(FOREBAY_SERVICES, None), (PODS, Some(format!("{SERVICE},{ROLE}=dispatcher")))].into_iter().chain(manifests)
 }
 
 impl Context {
@@ -85,17 +87,17 @@ impl Context {
         self.clock.now()
     }
 
-    /// Has the service looked at that a change concerns.
-    fn changed(&self, kind: Kind, change: Change) {
-        match change {
-            Change::There(object) => self.add(self.store.put(kind, object)),
-            Change::Gone(object) => self.add(self.store.remove(kind, &object)),
-            Change::ListBegins => self.store.list_begins(kind),
-            Change::ListEnds => self.add(self.store.list_ends(kind)),
+    /// Updates the store, and queues the service that a watch event affects.
+    fn handle(&self, kind: Kind, event: WatchEvent) {
+        match event {
+            WatchEvent::Applied(object) => self.enqueue(self.store.put(kind, object)),
+            WatchEvent::Deleted(object) => self.enqueue(self.store.remove(kind, &object)),
+            WatchEvent::ListStarted => self.store.start_list(kind),
+            WatchEvent::ListFinished => self.enqueue(self.store.finish_list(kind)),
         }
     }
 
-    fn add(&self, services: impl IntoIterator<Item = Key>) {
+    fn enqueue(&self, services: impl IntoIterator<Item = Key>) {
         services.into_iter().for_each(|key| self.queue.add(key));
     }
 }

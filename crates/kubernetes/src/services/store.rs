@@ -1,12 +1,12 @@
-//! Keeps services and their parts as the watches reported them, so that a look at a service that needs no change sends
-//! no request.
+//! The informer cache of services and their objects. The watches fill it, so a reconcile without changes sends no
+//! request.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::parts::SERVICE;
+use super::manifests::SERVICE;
 use crate::cluster::Key;
 use crate::cluster::objects::{FOREBAY_SERVICES, Kind, text};
 
@@ -16,8 +16,8 @@ type Id = (&'static str, Key);
 #[derive(Default)]
 struct State {
     objects: HashMap<Id, Value>,
-    /// Of kinds whose list has begun: objects from before that the list has not had yet.
-    unseen: HashMap<&'static str, HashSet<Id>>,
+    /// Stored objects that the running list of their kind has not contained yet.
+    unlisted: HashMap<&'static str, HashSet<Id>>,
 }
 
 /// The objects that the watches reported.
@@ -27,36 +27,36 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Takes an object as it is now; returns the service that it is, or belongs to.
+    /// Stores the current state of an object; returns the key of its service.
     pub(crate) fn put(&self, kind: Kind, object: Value) -> Option<Key> {
         let (id, service) = (id(kind, &object), service_of(kind, &object));
         self.with(|state| {
-            if let Some(unseen) = state.unseen.get_mut(kind.kind) {
-                unseen.remove(&id);
+            if let Some(unlisted) = state.unlisted.get_mut(kind.kind) {
+                unlisted.remove(&id);
             }
             state.objects.insert(id, object);
         });
         service
     }
 
-    /// Forgets an object; returns its service.
+    /// Removes an object; returns the key of its service.
     pub(crate) fn remove(&self, kind: Kind, object: &Value) -> Option<Key> {
         let id = id(kind, object);
         self.with(|state| state.objects.remove(&id)).and_then(|object| service_of(kind, &object))
     }
 
     /// Begins a list of all objects of a kind.
-    pub(crate) fn list_begins(&self, kind: Kind) {
+    pub(crate) fn start_list(&self, kind: Kind) {
         self.with(|state| {
             let all = state.objects.keys().filter(|(of, _)| *of == kind.kind).cloned().collect();
-            state.unseen.insert(kind.kind, all);
+            state.unlisted.insert(kind.kind, all);
         });
     }
 
-    /// Ends the list: removes the objects that it did not have, and returns their services.
-    pub(crate) fn list_ends(&self, kind: Kind) -> Vec<Key> {
+    /// Ends the list: removes objects that it did not contain. Returns the keys of their services.
+    pub(crate) fn finish_list(&self, kind: Kind) -> Vec<Key> {
         self.with(|state| {
-            let gone = state.unseen.remove(kind.kind).unwrap_or_default();
+            let gone = state.unlisted.remove(kind.kind).unwrap_or_default();
             let gone = gone.iter().filter_map(|id| state.objects.remove(id));
             gone.filter_map(|object| service_of(kind, &object)).collect()
         })
@@ -67,8 +67,8 @@ impl Store {
         self.with(|state| state.objects.get(&(kind.kind, key.clone())).cloned())
     }
 
-    /// Takes an object that was just read or written, unless the store has a later version of it.
-    pub(crate) fn learn(&self, kind: Kind, object: &Value) {
+    /// Stores an object that the operator has read or written, unless the stored resourceVersion is newer.
+    pub(crate) fn put_newer(&self, kind: Kind, object: &Value) {
         let version = |object: &Value| text(object, "/metadata/resourceVersion").parse::<u64>().unwrap_or(0);
         let id = id(kind, object);
         self.with(|state| {
@@ -78,7 +78,7 @@ impl Store {
         });
     }
 
-    /// Returns the objects of a kind that belong to a service, in the order of their names.
+    /// Returns the objects of a kind that belong to a service, sorted by name.
     pub(crate) fn of_service(&self, kind: Kind, service: &Key) -> Vec<Value> {
         let mut found: Vec<Value> = self.with(|state| {
             let of_kind = state.objects.iter().filter(|((of, _), _)| *of == kind.kind);
@@ -100,7 +100,7 @@ fn id(kind: Kind, object: &Value) -> Id {
     (kind.kind, Key::new(text(object, "/metadata/namespace"), text(object, "/metadata/name")))
 }
 
-/// The service that an object is, or that its label names.
+/// The key of the service: the object itself, or the service in its label.
 fn service_of(kind: Kind, object: &Value) -> Option<Key> {
     let namespace = text(object, "/metadata/namespace");
     if kind == FOREBAY_SERVICES {

@@ -1,7 +1,8 @@
-//! A run of bytes of a file that is on its way, or here; and the memory of all of them.
+//! Blocks: requested or received ranges of a file; and the memory budget of all blocks.
 //!
-//! Invariant: one thread waits for the bytes of a block, and the others for that thread. Bound: blocks ahead of their
-//! readers take at most [`AHEAD_BYTES_MAX`] together, blocks that a read waits for at most one for each thread.
+//! Invariant: one thread receives the bytes of a block, and other threads wait for that thread. Bound: the read-ahead
+//! blocks of a mount have at most [`AHEAD_BYTES_MAX`] bytes together, and each thread has at most one block for its own
+//! read.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_core::{Error, Result};
 use forebay_io::{Arriving, TreeFile};
 
-/// The most bytes of read-ahead of a mount.
+/// Most bytes of read-ahead of a mount.
 pub const AHEAD_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes that blocks take.
+/// Bytes of all blocks of a mount.
 #[derive(Debug, Default)]
 pub(crate) struct AheadBudget(AtomicU64);
 
@@ -24,7 +25,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes bytes of the budget, in any case where they `must` be had.
+    /// Reserves bytes of the budget; with `must`, also above its limit.
     fn take(budget: &Arc<AheadBudget>, bytes: u64, must: bool) -> Option<Self> {
         let taken = Self { budget: budget.clone(), bytes };
         let before = budget.0.fetch_add(bytes, Ordering::Relaxed);
@@ -58,7 +59,7 @@ impl std::fmt::Debug for Block {
 }
 
 impl Block {
-    /// Asks for a range, without a wait; `None` where there is no memory for it, or nothing to wait for.
+    /// Requests a range without waiting. `None` if the budget is spent, or the file needs no request.
     pub(super) fn ask(file: &TreeFile, range: Range<u64>, budget: &Arc<AheadBudget>, must: bool) -> Option<Self> {
         let bytes = range.end - range.start;
         let taken = Taken::take(budget, bytes, must)?;
@@ -74,7 +75,7 @@ impl Block {
         self.range.end
     }
 
-    /// Waits for the bytes.
+    /// Waits for the bytes of the block.
     pub(super) fn bytes(&self, file: &TreeFile) -> Result<Arc<Vec<u8>>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = State::Failed(Error::internal("a read was dropped").with("file", file.uri()));

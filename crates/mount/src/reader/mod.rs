@@ -1,8 +1,8 @@
-//! Ranges of an open file to bytes, with read-ahead for files that are read from front to back.
+//! Reads ranges of an open file, with read-ahead for sequential reads.
 //!
-//! A range that is on this machine is read as it was asked for. One that is not is read in blocks, which the reader asks
-//! for ahead of time: see `window`. Any number of threads read one file. Invariants: bytes are those of the content that
-//! was opened; an error is of the read that it failed, and a later read asks anew.
+//! A range that is on this machine is read directly. Another range is read in blocks, which the reader requests ahead
+//! of time: see `window`. Any number of threads may read one file. Invariants: the bytes are of the content that was
+//! opened. An error fails one read, and a later read sends a new request.
 
 mod block;
 mod window;
@@ -19,7 +19,7 @@ use block::Block;
 use window::Window;
 
 thread_local! {
-    /// The bytes of a reply; one for each thread, as long as the longest read.
+    /// The reply buffer of a thread, as long as its longest read.
     static REPLY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -37,15 +37,15 @@ impl OpenFile {
         Self { file, window, budget: budget.clone() }
     }
 
-    /// Returns where the file is.
+    /// Returns the URI of the file.
     pub(crate) fn uri(&self) -> &str {
         self.file.uri()
     }
 
-    /// Hands `reply` the bytes of a range, fewer at the end of the file.
+    /// Calls `reply` with the bytes of a range, which is cut at the end of the file.
     ///
     /// # Errors
-    /// Data, when the file has changed; what the system or the store says.
+    /// Data when the file has changed; errors of the system and of the store.
     pub(crate) fn read<T>(&self, offset: u64, len: usize, reply: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let len = len.min(self.file.size().saturating_sub(offset) as usize);
         if len == 0 {
@@ -75,14 +75,14 @@ impl OpenFile {
         })
     }
 
-    /// Returns the blocks of a range, and asks for those ahead of it; none where the range is to be read as it is.
+    /// Returns the blocks of a range, and requests the blocks ahead of it. Empty if the range is read directly.
     fn blocks(&self, offset: u64, len: usize) -> Vec<Arc<Block>> {
         let range = offset..offset + len as u64;
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = window.plan(range.clone());
         for block in wanted {
             let is_ahead = block.start >= range.end;
-            // What is needed now is asked for in any case: there is a thread for each such read.
+            // A block that the read needs may exceed the budget: each thread has at most one such read.
             let Some(block) = Block::ask(&self.file, block, &self.budget, !is_ahead) else { break };
             window.add(block.start()..block.end(), Arc::new(block));
         }
@@ -94,7 +94,7 @@ impl OpenFile {
     }
 }
 
-/// Returns what a person is told of a read that failed.
+/// Formats the error of a failed read for the log.
 pub(crate) fn told(uri: &str, e: &Error) -> String {
     let context = |name: &str| e.get(name).map(|value| format!(", {name} {value}")).unwrap_or_default();
     let parts = ["was", "is", "range", "attempts", "seen"].map(context).concat();

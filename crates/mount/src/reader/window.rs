@@ -1,30 +1,30 @@
-//! Which blocks of a file are asked for: the part of the reader that decides. It reads nothing.
+//! Decides which blocks of a file the reader requests. Pure.
 //!
-//! A file is read from front to back if a read begins at its start, or near the end of the last one; reads of several
-//! threads may overtake each other by [`SLACK`]. Then blocks ahead of it are asked for, twice as many bytes each time, up
-//! to [`AHEAD_MAX`]. Any other read gets a block of its own, and no more. Invariant: the blocks of a window lie side by side.
+//! A read is sequential if it begins at the start of the file, or near the end of the last read; reads of several
+//! threads may overtake each other by [`SLACK`]. For sequential reads the window requests blocks ahead, twice as many
+//! bytes each time, up to [`AHEAD_MAX`]. Any other read gets one block. Invariant: the blocks of a window are adjacent.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Blocks begin and end at multiples of this, as pages of the cache do.
+/// Alignment of blocks, which is the size of a cache page.
 const GRAIN: u64 = 1 << 20;
-/// The longest block.
+/// Longest block.
 const BLOCK_MAX: u64 = 4 << 20;
-/// Bytes ahead of a reader that has just begun.
+/// First number of bytes ahead of a sequential read.
 const AHEAD_MIN: u64 = 2 << 20;
-/// The most bytes ahead of a reader.
+/// Most bytes ahead of a sequential read.
 const AHEAD_MAX: u64 = 32 << 20;
-/// How far reads of one run may be out of order. Blocks are kept so far behind it.
+/// How far sequential reads may be out of order; the window keeps blocks for so many bytes behind the last read.
 const SLACK: u64 = 2 << 20;
 
 /// The blocks of an open file.
 #[derive(Debug)]
 pub(super) struct Window<B> {
     size: u64,
-    /// Where the run that is read ends; `None` before the first read.
+    /// End of the sequential reads so far; `None` before the first read.
     end: Option<u64>,
-    /// How many bytes ahead of it are asked for.
+    /// Bytes to request ahead of `end`.
     ahead: u64,
     blocks: VecDeque<(Range<u64>, B)>,
 }
@@ -34,8 +34,8 @@ impl<B: Clone> Window<B> {
         Self { size, end: None, ahead: 0, blocks: VecDeque::new() }
     }
 
-    /// Takes a read into account, drops blocks that lie behind it, and returns the ranges to ask for, in order: those that
-    /// the read needs, and those ahead of it.
+    /// Records a read, drops blocks behind it, and returns the ranges to request, in order: first the ranges that the
+    /// read needs, then the read-ahead.
     pub(super) fn plan(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
         let end = self.end.unwrap_or(0);
         let is_run = range.start <= end + SLACK && range.start + SLACK >= end;
@@ -54,14 +54,14 @@ impl<B: Clone> Window<B> {
         }
         let first = self.blocks.front().map_or(range.start, |(block, _)| block.start);
         if range.start < first {
-            // It was overtaken by more than there are blocks.
+            // Later reads have dropped the blocks of this range.
             return Vec::new();
         }
-        // The first of a run may have been overtaken.
+        // A later read may have overtaken the first one of the sequence.
         let mut at = self.blocks.back().map_or(range.start.min(end), |(block, _)| block.end);
         let block = (self.ahead / 2).clamp(GRAIN, BLOCK_MAX);
         let mut wanted = Vec::new();
-        // There is room for a block: the store has always as much to send as it may.
+        // One more block fits into the read-ahead, so the store always has a request to answer.
         if at < range.end || at + block <= range.end + self.ahead {
             self.ahead = (self.ahead * 2).clamp(AHEAD_MIN, AHEAD_MAX);
             let until = (range.end + self.ahead).min(self.size);
@@ -74,12 +74,12 @@ impl<B: Clone> Window<B> {
         wanted
     }
 
-    /// Adds a block that was asked for.
+    /// Adds a requested block.
     pub(super) fn add(&mut self, range: Range<u64>, block: B) {
         self.blocks.push_back((range, block));
     }
 
-    /// Returns the blocks that hold a range; none where they do not hold all of it.
+    /// Returns the blocks that cover a range; empty if they do not cover all of it.
     pub(super) fn of(&self, range: Range<u64>) -> Vec<B> {
         let overlap = |block: &Range<u64>| block.start < range.end && block.end > range.start;
         let found: Vec<_> = self.blocks.iter().filter(|(block, _)| overlap(block)).collect();
@@ -87,7 +87,7 @@ impl<B: Clone> Window<B> {
         if held == range.end - range.start { found.into_iter().map(|(_, b)| b.clone()).collect() } else { Vec::new() }
     }
 
-    /// Forgets the blocks, and the run.
+    /// Drops the blocks, and resets the read-ahead.
     pub(super) fn clear(&mut self) {
         self.blocks.clear();
         self.ahead = 0;

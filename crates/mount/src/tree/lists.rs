@@ -36,13 +36,13 @@ impl List {
         self.entries.get(at)
     }
 
-    /// Says whether the system has had this list before, and so may use what it kept of it.
+    /// Whether the kernel has had this list before, so that it may use its cached entries.
     pub(crate) fn open(&self) -> bool {
         self.was_opened.swap(true, Ordering::Relaxed)
     }
 }
 
-/// A list, and when it was made.
+/// A list, and the time of its request.
 #[derive(Debug, Clone)]
 pub(crate) struct Listed {
     pub(crate) list: Arc<List>,
@@ -54,13 +54,13 @@ impl Listed {
         Self { list: Arc::new(list), at }
     }
 
-    /// Returns how long it is until it is too old.
+    /// Returns the time until the list is too old.
     pub(super) fn left(&self, refresh: Duration, now: Ticks) -> Duration {
         refresh.saturating_sub(now - self.at)
     }
 }
 
-/// A source's number, and a folder of it.
+/// Index of a source, and a folder of it.
 type Key = (usize, Arc<Path>);
 /// Locked while the folder is listed.
 type Place = Arc<Mutex<Option<Listed>>>;
@@ -84,7 +84,7 @@ impl Lists {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a list that is not older than `refresh`, made by `list` where there is none.
+    /// Returns a list that is not older than `refresh`; calls `list` if none is cached.
     pub(super) fn get(
         &self,
         key: Key,
@@ -109,7 +109,7 @@ impl Lists {
         self.lock().remove(key);
     }
 
-    /// Drops the oldest lists, and the places of folders that could not be listed.
+    /// Drops the oldest lists, and entries of folders whose list failed.
     fn make_room(&self) {
         let mut lists = self.lock();
         let mut known: Vec<(Ticks, usize, Key)> = Vec::new();
@@ -118,7 +118,7 @@ impl Lists {
                 known.push((listed.at, listed.list.entries.len(), key.clone()));
                 true
             }
-            // Somebody waits for it, or lists it.
+            // A thread lists the folder, or waits for the list.
             _ => Arc::strong_count(place) > 1,
         });
         let mut names: usize = known.iter().map(|(_, names, _)| names).sum();

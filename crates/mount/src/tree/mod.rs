@@ -23,10 +23,10 @@ pub use names::NamedSource;
 use nodes::Nodes;
 pub(crate) use nodes::{Node, ROOT};
 
-/// How long the system believes what a local folder said.
+/// Time for which the kernel may cache names and attributes of a local folder.
 const LOCAL_AGE: Duration = Duration::from_secs(1);
 
-/// What is known of a folder that has neither a time nor an owner.
+/// Attributes of a folder without a time and an owner.
 const NOTHING: Attributes = Attributes { mtime: None, owner: None };
 
 /// Where a source's names come from.
@@ -55,7 +55,7 @@ impl Names for FileTree {
 
 /// The tree of a mount. See the module's documentation.
 pub(crate) struct Tree<N> {
-    /// The sources; the first has no name where it is the root itself.
+    /// The sources by name; a single source that is the root has no name.
     sources: Vec<(OsString, N)>,
     nodes: Nodes,
     lists: Lists,
@@ -63,18 +63,18 @@ pub(crate) struct Tree<N> {
 }
 
 impl<N: Names> Tree<N> {
-    /// Makes a tree of sources with their names. One source without a name is the root.
+    /// Creates a tree of named sources. A single source without a name is the root.
     pub(crate) fn new(sources: Vec<(OsString, N)>, refresh: Duration) -> Self {
         Self { sources, nodes: Nodes::default(), lists: Lists::default(), refresh }
     }
 
-    /// Returns the source of a node; `None` for the folder above several sources.
+    /// Returns the source of a node; `None` for the root of several sources.
     pub(crate) fn source(&self, node: &Node) -> Option<&N> {
         let source = node.source?;
         self.sources.get(source).map(|(_, source)| source)
     }
 
-    /// Returns a node that the system knows.
+    /// Returns a node that the kernel references.
     pub(crate) fn get(&self, ino: u64) -> Option<Arc<Node>> {
         if ino == ROOT { Some(Arc::new(self.root())) } else { self.nodes.get(ino) }
     }
@@ -87,10 +87,11 @@ impl<N: Names> Tree<N> {
         Node::folder(ROOT, self.is_single().then_some(0), Path::new(""))
     }
 
-    /// Looks a name up in a folder. The system holds the node until it forgets it. Returns how long it may believe this.
+    /// Looks a name up in a folder, and counts the lookup for the kernel. Returns the node, and the time for which the
+    /// kernel may cache the answer.
     ///
     /// # Errors
-    /// What the source says.
+    /// Errors of the source.
     pub(crate) fn lookup(&self, folder: &Node, name: &OsStr, now: Ticks) -> Result<Option<(Arc<Node>, Duration)>> {
         let Some(source) = self.source(folder) else {
             let Some(mut node) = self.top(&source_entry(name)) else { return Ok(None) };
@@ -114,10 +115,10 @@ impl<N: Names> Tree<N> {
         }
     }
 
-    /// Returns the node of a path of a source, as it is now; `None` when nothing is there. The system does not hold it.
+    /// Returns the current node of a path; `None` if the path does not exist. The kernel gets no reference to it.
     ///
     /// # Errors
-    /// What the source says.
+    /// Errors of the source.
     pub(crate) fn find(&self, source: Option<usize>, path: &Path, now: Ticks) -> Result<Option<Node>> {
         let (Some(number), Some(folder), Some(name)) = (source, path.parent(), path.file_name()) else {
             let is_root = source.is_none() || self.is_single();
@@ -129,12 +130,12 @@ impl<N: Names> Tree<N> {
         Ok(entry.map(|entry| Node::of(&folder, &entry)))
     }
 
-    /// Notes that the system holds a node that it was given by another process.
+    /// Adds a node that the kernel got from the previous process.
     pub(crate) fn hold_again(&self, node: Node) -> Arc<Node> {
         self.nodes.hold(node)
     }
 
-    /// Makes the node of an entry of a folder; the system holds it until it forgets it.
+    /// Returns the node of an entry of a folder, and counts a lookup for the kernel.
     pub(crate) fn hold(&self, folder: &Node, entry: &TreeEntry) -> Arc<Node> {
         self.nodes.hold(self.node(folder, entry))
     }
@@ -149,7 +150,7 @@ impl<N: Names> Tree<N> {
         top.unwrap_or_else(|| Node::of(folder, entry))
     }
 
-    /// Returns the node of a source in the folder above several.
+    /// Returns the node of a source in the root of several sources.
     fn top(&self, entry: &TreeEntry) -> Option<Node> {
         let number = self.sources.iter().position(|(name, _)| *name == entry.name)?;
         Some(Node::folder(0, Some(number), Path::new("")))
@@ -170,7 +171,7 @@ impl<N: Names> Tree<N> {
         }
     }
 
-    /// Returns how long the system may believe what is in a folder.
+    /// Returns the time for which the kernel may cache the entries of a folder.
     pub(crate) fn age(&self, folder: &Node, listed: &Listed, now: Ticks) -> Duration {
         match self.source(folder) {
             Some(source) if !source.is_listed() => LOCAL_AGE.min(self.refresh),
@@ -178,35 +179,35 @@ impl<N: Names> Tree<N> {
         }
     }
 
-    /// Returns what is known of a node now, and how long the system may believe it.
+    /// Returns the current attributes of a node, and the time for which the kernel may cache them.
     ///
     /// # Errors
-    /// NotFound, when a local folder is gone; what the source says.
+    /// NotFound for a deleted local folder; errors of the source.
     pub(crate) fn attributes(&self, node: &Node) -> Result<(Attributes, Duration)> {
         match self.source(node) {
             Some(source) if !source.is_listed() => {
                 let age = LOCAL_AGE.min(self.refresh);
                 match source.look(&node.path)? {
                     Some(entry) if entry.kind == node.kind => Ok((entry.attributes, age)),
-                    // It is another by now, or gone; who has it open sees what was opened.
+                    // The file was replaced or deleted. Programs that have it open keep its attributes.
                     _ if matches!(node.kind, EntryKind::File(_)) => Ok((node.attributes, age)),
                     _ => Err(Error::new(ErrorKind::NotFound, "there is no such folder any more")),
                 }
             }
-            // A number names one content, so what a list said of it stays true.
+            // An inode has one content, so the attributes in a list stay valid.
             Some(_) => Ok((node.attributes, self.refresh)),
             None => Ok((NOTHING, self.refresh)),
         }
     }
 
-    /// Notes that a file is another than the node says: its folder is listed anew, and the node opens no more.
+    /// Marks a node as stale after its file changed: an open of the node fails, and its folder is listed again.
     pub(crate) fn changed(&self, node: &Node) {
         node.set_stale();
         let folder = node.path.parent().unwrap_or(Path::new(""));
         self.lists.forget(&(node.source.unwrap_or(0), folder.into()));
     }
 
-    /// The system forgets a node as many times as it was given it.
+    /// Decreases the lookup count of a node, as FUSE_FORGET asks.
     pub(crate) fn forget(&self, ino: u64, times: u64) {
         self.nodes.forget(ino, times);
     }

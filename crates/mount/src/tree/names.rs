@@ -4,20 +4,21 @@ use std::collections::HashSet;
 
 use forebay_core::{Error, Result};
 
-/// A source, and the folder in the mount where it shows.
+/// A source, and its folder in the mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedSource {
-    /// The name of its folder; empty where it is the mount itself.
+    /// Name of its folder; empty if the source is the root of the mount.
     pub name: String,
-    /// Its path or url.
+    /// Its path or URL.
     pub source: String,
 }
 
 impl NamedSource {
-    /// Reads the sources of a command line: one is the mount itself, unless it has a name; each of several has a name.
+    /// Parses the sources of a command line. A single source without a name is the root; each of several needs a name.
     ///
     /// # Errors
-    /// Invalid for no source, a name that no folder can have, a name twice, and one of several without a name.
+    /// Invalid without a source, for an impossible or repeated folder name, and for a source without a name beside
+    /// others.
     pub fn parse(texts: &[String]) -> Result<Vec<Self>> {
         let sources: Vec<Self> = texts.iter().map(|text| Self::one(text)).collect();
         let mut names = HashSet::new();
@@ -40,7 +41,7 @@ impl NamedSource {
         if sources.is_empty() { Err(Error::invalid("no source is named")) } else { Ok(sources) }
     }
 
-    /// A name has no slash, so the `=` in a path or a url is the source's own.
+    /// A name has no slash, so an `=` after a slash belongs to the path or URL.
     fn one(text: &str) -> Self {
         match text.split_once('=') {
             Some((name, source)) if !name.is_empty() && !name.contains('/') => {

@@ -1,9 +1,9 @@
-//! Inode numbers, and what they name.
+//! Inode numbers and their nodes.
 //!
-//! A number is a hash of a source's place in the mount, a path, and of a file also its content, so it is the same in each
-//! run, and another content is another inode. Two inodes with one hash get numbers side by side. Invariants: a number
-//! names one thing as long as the system holds it. The system holds as many nodes as its own caches do, and they are
-//! dropped when it forgets them.
+//! An inode number is a hash of the source's index, the path, and for a file also the content's version. So the number
+//! is the same in each run, and a new content has a new inode. The second of two nodes with one hash gets the next free
+//! number. Invariant: a number belongs to one node while the kernel references it. Bound: the kernel's own caches limit
+//! how many nodes it references, and FUSE_FORGET drops a node.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,20 +14,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_io::{Attributes, EntryKind, TreeEntry};
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// The number of the root.
+/// Inode number of the root.
 pub(crate) const ROOT: u64 = 1;
 
-/// What an inode number names.
+/// A file, folder or symbolic link of a mount.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) ino: u64,
-    /// The source's number; `None` for the folder above several.
+    /// Index of the source; `None` for the root of several sources.
     pub(crate) source: Option<usize>,
     /// The path in the source.
     pub(crate) path: Arc<Path>,
     pub(crate) kind: EntryKind,
     pub(crate) attributes: Attributes,
-    /// The file is known to be another by now.
+    /// The file is known to have another content by now.
     is_stale: AtomicBool,
 }
 
@@ -42,7 +42,7 @@ impl Node {
         node
     }
 
-    /// Makes the node of an entry of a folder.
+    /// Returns the node of an entry of a folder.
     pub(super) fn of(folder: &Self, entry: &TreeEntry) -> Self {
         let mut node = Self {
             ino: 0,
@@ -56,7 +56,7 @@ impl Node {
         node
     }
 
-    /// Never 0, which is no inode, nor the root's.
+    /// Returns the hash: never 0, which is no inode number, nor the root's number.
     fn number(&self) -> u64 {
         let mut hash = Xxh3Default::new();
         hash.update(&self.source.map_or(0, |source| source as u64 + 1).to_le_bytes());
@@ -76,7 +76,7 @@ impl Node {
         (self.source, &self.path, &self.kind) == (other.source, &other.path, &other.kind)
     }
 
-    /// Says whether the file is known to be another by now.
+    /// Whether the file is known to have another content by now.
     pub(crate) fn is_stale(&self) -> bool {
         self.is_stale.load(Ordering::Relaxed)
     }
@@ -86,7 +86,7 @@ impl Node {
     }
 }
 
-/// The nodes that the system holds.
+/// The nodes that the kernel references, each with its lookup count.
 #[derive(Debug, Default)]
 pub(super) struct Nodes(Mutex<HashMap<u64, (Arc<Node>, u64)>>);
 
@@ -99,7 +99,7 @@ impl Nodes {
         self.lock().get(&ino).map(|(node, _)| node.clone())
     }
 
-    /// Adds a node, or finds it, and counts that the system was given it once more.
+    /// Adds a node if it is new, and increments its lookup count.
     pub(super) fn hold(&self, mut node: Node) -> Arc<Node> {
         let mut nodes = self.lock();
         loop {
@@ -113,7 +113,7 @@ impl Nodes {
                     let (known, count) = held.get_mut();
                     if known.is_same(&node) {
                         *count += 1;
-                        // What was said of a content that is there again is so no more.
+                        // A lookup has found this content again, so the node is not stale.
                         known.is_stale.store(false, Ordering::Relaxed);
                         return known.clone();
                     }

@@ -1,5 +1,5 @@
-//! How the consumers of a job end an epoch together if the number of steps of each is known only after its rows were
-//! computed.
+//! Decides where the consumers of a job end an epoch together, if the steps of each consumer are known only after its
+//! rows were computed.
 //!
 //! A step is a batch; without batches it is a sample. Each consumer reports how many steps of an epoch it has so far,
 //! and whether these are all ([`Count`]). The counts determine how many steps all of them may deliver
@@ -19,7 +19,7 @@ use crate::physical::stages::Stages;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// None: each consumer ends by itself, or all are known to end together.
+    /// No rule is needed: each consumer ends by itself, or all are known to end together.
     #[default]
     Apart,
     /// All consumers end.
@@ -81,7 +81,7 @@ impl Ending {
         let is_told = counts.clone().all(|count| count.is_some());
         let told = counts.map(Option::unwrap_or_default);
         let of = |ended: bool| told.clone().filter(move |count| count.ended == ended).map(|count| count.has);
-        // The least count of consumers that have ended, and of those that have not.
+        // The least count of the consumers that have ended, and of the consumers that have not.
         let (first_end, open) = (of(true).min(), of(false).min());
         let is_behind = |steps: u64| open.is_none_or(|open| open > steps);
         let more = |steps: u64| told.clone().filter(|count| count.has > steps).count() as u32;

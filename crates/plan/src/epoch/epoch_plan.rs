@@ -120,10 +120,10 @@ pub enum Morsel {
 #[derive(Debug, Clone)]
 pub struct EpochPlan {
     order: Option<Order>,
-    /// If the source is several datasets.
+    /// The rows of the datasets, if the source is several counted datasets.
     combination: Option<Arc<Combination>>,
     lane_order: Option<LaneOrder>,
-    /// If the source is a mix that is merged in the tail: the plan of each of its datasets.
+    /// The plan of each dataset, if the source is a mix that is merged in the tail.
     parts: Vec<Arc<EpochPlan>>,
     extent: Extent,
     sharding: Sharding,
@@ -403,7 +403,7 @@ impl EpochPlan {
         self.placed(epoch, consumer, morsel, |placed| see(placed.row, placed.epoch));
     }
 
-    /// As [`EpochPlan::places`], with all that is known of each place.
+    /// As [`EpochPlan::places`], with all facts about each place.
     pub fn placed(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(Placed)) {
         let (Some(order), Morsel::Units { first, count }) = (&self.order, morsel) else { return };
         if !self.knows_rows() {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The size of a source, as known when a job starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// Its rows, if they were counted. For datasets that are read as one: those of all their sources.
+    /// Its rows, if they were counted. For datasets that are read as one: the rows of all their sources.
     pub rows: Option<u64>,
     /// Its blocks.
     pub blocks: u64,

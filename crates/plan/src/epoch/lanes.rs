@@ -6,7 +6,8 @@
 //! permutation orders its rows. All of this depends only on the sizes of the files, the bytes of a window and a key, so
 //! the first batch needs no count of rows.
 //!
-//! Each group has its own lanes, so several processes can read windows side by side, each its files from front to back.
+//! Each group has its own lanes, so several processes can read windows in parallel, each from files of its own, from
+//! front to back.
 //! Invariants: each byte of each file is in one piece of one window of an epoch; all epochs have the same number of
 //! windows.
 

@@ -218,7 +218,7 @@ impl EpochOrder<'_> {
         self.for_each_placed(places, |placed| see(placed.row, placed.epoch));
     }
 
-    /// As [`EpochOrder::for_each`], with all that is known of each place.
+    /// As [`EpochOrder::for_each`], with all facts about each place.
     pub fn for_each_placed(&mut self, places: Range<u64>, mut see: impl FnMut(Placed)) {
         let base = self.epoch.0.wrapping_mul(self.order.repetitions);
         let (mut rows, mut repetitions, mut parts, mut numbers) = ([0; BLOCK], [0; BLOCK], [0; BLOCK], [0; BLOCK]);

@@ -1,15 +1,16 @@
-//! The rows of a part of a split: a map from a row of the part to a row of all, and back, computed.
+//! The rows of a part of a split: a computed map from a row of the part to a row of the whole, and back.
 //!
-//! Of each run of [`RUN`] rows, a part has as many as keep its total nearest below its share, chosen by a permutation
-//! that the seed and the number of the run name. So a part is in the order of the rows, exact in its number, and found
-//! at any place in constant time. The permutations are fixed for ever: users' test sets depend on them.
+//! Of each run of [`RUN`] rows, a part gets the number of rows that keeps its total nearest below its share. A
+//! permutation, keyed by the seed and the number of the run, chooses them. So a part keeps the order of the rows, has
+//! exactly its share, and any of its rows is found in constant time. The permutations never change: users' test sets
+//! depend on them.
 
 use forebay_core::{Epoch, Seed, rng::op_key};
 
 use crate::epoch::permute::Permutation;
 use crate::ops::Part;
 
-/// Rows that are divided together: a word of bits.
+/// The number of rows that are divided together: a word of bits.
 const RUN: u64 = 64;
 
 /// The rows of one part.
@@ -17,7 +18,7 @@ const RUN: u64 = 64;
 pub(super) struct PartRows {
     part: Part,
     rows: u64,
-    /// The run that was looked at last, and the bits of its rows that are of this part.
+    /// The last used run, with a bit for each of its rows: whether the row is in this part.
     last: Option<(u64, u64)>,
 }
 
@@ -36,7 +37,7 @@ impl PartRows {
         self.part.count(run.saturating_mul(RUN).min(self.rows))
     }
 
-    /// Returns the row of all that is at `place` of the part.
+    /// Returns the row of the whole that is at `place` of the part.
     pub(super) fn row_at(&mut self, place: u64) -> u64 {
         let share = if self.part.rest { Part::WHOLE - self.part.share } else { self.part.share };
         let mut run = ((u128::from(place) << 32) / (u128::from(share) * u128::from(RUN))) as u64;
@@ -53,7 +54,7 @@ impl PartRows {
         run * RUN + u64::from(bits.trailing_zeros())
     }
 
-    /// Returns the number of its rows before a row of all.
+    /// Returns the number of its rows before a row of the whole.
     pub(super) fn place_of(&mut self, row: u64) -> u64 {
         let row = row.min(self.rows);
         let (run, inside) = (row / RUN, row % RUN);
@@ -119,6 +120,6 @@ mod tests {
         assert_eq!(few, GOLDEN);
     }
 
-    /// What a split of 64 rows by seed 3 begins with.
+    /// The first rows of a quarter of 64 rows, by seed 3.
     const GOLDEN: [u64; 8] = [2, 3, 4, 7, 8, 9, 10, 27];
 }

@@ -1,7 +1,8 @@
 //! The columns that follow an image, as `annotate` declared them, at the end of a graph.
 //!
-//! Invariant: a declaration names columns that exist. It follows `rename`, and ends with its image; a column that is
-//! dropped leaves it. Datasets that are read as one pass theirs on, so no box stays behind without an error.
+//! Invariant: a declaration names columns that exist. `rename` renames them in it, a dropped column leaves it, and it
+//! ends with its image. Datasets that are read as one pass their declarations on. So an op that moves an image moves
+//! its boxes, too, or is an error.
 
 use forebay_core::{Error, Result};
 use forebay_data::Schema;

@@ -95,7 +95,7 @@ pub struct Graph {
 }
 
 impl PartialEq for Graph {
-    /// Compares what was written; the columns follow from it.
+    /// Compares the ops as written; the columns follow from them.
     fn eq(&self, other: &Self) -> bool {
         (&self.source, &self.site, &self.nodes) == (&other.source, &other.site, &other.nodes)
             && (self.on_error, self.reorder, &self.chosen) == (other.on_error, other.reorder, &other.chosen)
@@ -154,7 +154,7 @@ impl Graph {
             }
             match node.op.class() {
                 Class::Hint | Class::RowWise => {}
-                // They count batches.
+                // After `batch`, these ops count batches.
                 Class::Order if matches!(node.op, Op::Take(_) | Op::Skip(_)) => {}
                 _ => {
                     return Err(Error::invalid(format!("{} comes after batch", node.op.name()))
@@ -197,7 +197,7 @@ impl Graph {
         Ok((schema, self.batch))
     }
 
-    /// A part of a split is the same in every epoch, and rows are selected by their places, if the plan does both.
+    /// Checks that the plan applies `select_rows` and `split`, so that they choose the same rows in every epoch.
     fn check_chosen_rows(&self, op: &Op) -> Result<()> {
         let moved = |n: &&Arc<Node>| matches!(n.op, Op::Take(_) | Op::Skip(_) | Op::Shard(_) | Op::Repeat(_));
         if let (Op::Part(_), Source::Combined(combined)) = (op, &self.source)
@@ -232,7 +232,7 @@ impl Graph {
         Err(Error::invalid(format!("{op} comes after {before}, and {hint}")).hint(format!("put {op} before {before}")))
     }
 
-    /// A row has a number if the plan knows the number of rows before it.
+    /// Checks that the plan knows the number of rows before `enumerate`; otherwise rows have no numbers.
     fn check_enumerate(&self, op: &Op) -> Result<()> {
         if !matches!(op, Op::Enumerate(_)) {
             return Ok(());
@@ -250,7 +250,7 @@ impl Graph {
             )))
     }
 
-    /// Rows are numbered before or behind all ops that make rows of a known number.
+    /// Checks that `enumerate` comes before, or after, all ops that make a known number of rows.
     fn check_numbered_rows(&self, op: &Op) -> Result<()> {
         let made = |n: &Arc<Node>| n.op.fan_out().is_some();
         let numbered = self.nodes.iter().position(|n| matches!(n.op, Op::Enumerate(_)));
@@ -264,9 +264,10 @@ impl Graph {
         }
     }
 
-    /// A shuffle permutes rows of the source, so rows that were made of one row would stay together.
+    /// Refuses a shuffle after an op that makes an unknown number of rows. Such a shuffle permutes rows of the source,
+    /// so rows that were made of one row would stay together.
     fn check_shuffle(&self, op: &Op) -> Result<()> {
-        // The plan shuffles rows of a known number, also those that are made of one row.
+        // As long as the number of rows is known, the plan also shuffles rows that were made of one row.
         let first = self.nodes.iter().position(|n| n.op.is_uncounted());
         let from = if self.source.can_index() { first } else { Some(0) };
         let made = from.and_then(|from| self.nodes[from..].iter().find(|n| n.op.class() == Class::Expand));
@@ -321,7 +322,7 @@ impl Graph {
         &self.source
     }
 
-    /// Checks that it can be one job of a service.
+    /// Checks that the graph can be one job of a service.
     ///
     /// # Errors
     /// Invalid for a mix whose rows are put together at the consumer.
@@ -401,7 +402,7 @@ impl Graph {
         self.source.is_endless() || self.nodes.iter().any(is_endless)
     }
 
-    /// Returns the same pipeline as one of so many that share the memory for the windows of shuffles.
+    /// Returns the same pipeline as one of `sharers` pipelines that share the memory for the windows of shuffles.
     #[must_use]
     pub(crate) fn sharing_memory(&self, sharers: u64) -> Self {
         let mut graph = self.clone();
@@ -463,7 +464,7 @@ fn declared_of(source: &Source) -> Result<Declared> {
     }
 }
 
-/// Says what to write instead of an op that takes no batches.
+/// Returns a hint for an op that cannot follow `batch`.
 fn instead_of_after_batch(op: &Op) -> &'static str {
     match op {
         Op::Repeat(_) => "put it before batch, or give iter() a number of epochs, across which no batch runs",

@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for Graph {
 }
 
 impl Graph {
-    /// Sets the order in which its ops run. Ops that are added later stay behind them.
+    /// Sets the order in which its ops run. Ops that are added later run after them.
     ///
     /// # Errors
     /// Invalid when it is no order of its first ops, or its mode does not allow it.
@@ -98,7 +98,7 @@ impl Graph {
         Self { source, site, nodes, on_error, reorder: order, chosen, ..self.clone() }
     }
 
-    /// Returns what determines the rows.
+    /// Returns the parts of the graph that determine the rows.
     fn named(&self) -> StoredGraph {
         let mut stored = StoredGraph::from(self.clone());
         stored.site = None;

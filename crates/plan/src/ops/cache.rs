@@ -1,4 +1,4 @@
-//! The ops before which rows may be cached: `cache` and `autocache`.
+//! The ops that cache the output of the ops before them: `cache` and `autocache`.
 
 use forebay_core::Result;
 use forebay_data::Schema;

@@ -56,7 +56,7 @@ impl Stages {
         {
             let sharers = combined.leaves() as u64;
             let of = |part: &SourcePart| {
-                // What happens to samples that fail is decided for all datasets.
+                // All datasets have the error policy of the whole pipeline.
                 let graph = part.graph.sharing_memory(sharers).with_on_error(graph.on_error());
                 Self::in_parts(&graph, parts).map(Arc::new).map_err(|e| e.with("part", &part.name))
             };
@@ -219,7 +219,7 @@ impl Stages {
         Ok(stages)
     }
 
-    /// Refuses an order op behind rows that were made of others and are not in the plan, because some may be skipped.
+    /// Refuses an order op after an op that makes rows outside of the plan, because some of these rows may be skipped.
     fn check_made_rows(&self, step: &Step) -> Result<()> {
         let Some(made) = self.split.iter().find(|fused| fused.makes_rows()).filter(|_| self.fan_out().is_none()) else {
             return Ok(());
@@ -231,7 +231,7 @@ impl Stages {
         ))
     }
 
-    /// Adds a part of a split: the plan divides rows before it shuffles them, or makes several of one.
+    /// Adds a part of a split before the first shuffle and the first op that makes several rows of one.
     fn divide(&mut self, step: Step) {
         let is_shuffle = |step: &Step| matches!(step.node.op, Op::Shuffle(_) | Op::FlatMap(_));
         let at = self.order.iter().position(is_shuffle).unwrap_or(self.order.len());
@@ -251,7 +251,7 @@ impl Stages {
         let before = self.split.len();
         let batching = Batching { size: batch.size, drop_remainder: batch.drop_remainder };
         self.unit = Some(batch.size).filter(|_| in_plan);
-        // Single rows are cut, and fail, before they are grouped.
+        // Single rows are cut before they are grouped, so that a row that is too long fails alone.
         if batch.fits_rows() {
             let fitted = Arc::new(batch.fitted(input)?);
             push_row_op(self, closed, Step { schema: fitted, ..step.clone() });

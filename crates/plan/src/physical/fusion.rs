@@ -3,7 +3,7 @@
 use crate::physical::stages::Stages;
 use crate::physical::steps::{FusedOp, Step, TailStep};
 
-/// Adds a step where rows are at its place: inside splits, or behind the merge.
+/// Adds a step inside splits, or after the merge if the tail has begun.
 pub(super) fn push_row_op(stages: &mut Stages, closed: usize, step: Step) {
     match stages.tail.is_empty() {
         true => push(&mut stages.split, closed, step),
@@ -25,7 +25,7 @@ fn push(fused_ops: &mut Vec<FusedOp>, closed: usize, step: Step) {
     fused_ops.push(FusedOp::of(step));
 }
 
-/// Returns whether the same columns follow the image through a step and through those before it, if any do.
+/// Returns whether the same columns, or none, follow the image through a step and through the steps before it.
 fn moves_alike(steps: &[Step], next: &Step) -> bool {
     let before = steps.iter().rev().find_map(|step| step.node.op.annotations());
     before.zip(next.node.op.annotations()).is_none_or(|(before, next)| before == next)

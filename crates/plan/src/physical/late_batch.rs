@@ -1,4 +1,5 @@
-//! Batches while a graph is divided: a batch that is made as late as possible, and `take` and `skip` of whole batches.
+//! The handling of batches while a graph is divided: a batch that the tail makes as late as possible, and `take` and
+//! `skip` of whole batches.
 
 use std::sync::Arc;
 
@@ -7,19 +8,19 @@ use crate::ops::{self, Op};
 use crate::physical::stages::Stages;
 use crate::physical::steps::{Batching, Step, TailStep};
 
-/// The batches of a graph, as far as it is divided.
+/// The batches of the part of a graph that is divided so far.
 #[derive(Default)]
 pub(super) struct Batches {
-    /// The rows of a batch, behind one.
+    /// The rows of a batch, after a `batch` op.
     pub(super) rows: u64,
-    /// A batch that is made as late as possible.
+    /// A batch that the tail makes as late as possible.
     pub(super) late: Option<Batching>,
-    /// What chooses rows for it.
+    /// The steps that choose rows before that batch.
     before_late: Vec<TailStep>,
 }
 
 impl Batches {
-    /// Adds the batch that is made late, behind what chooses its rows.
+    /// Adds the late batch to the tail, after the steps that choose its rows.
     pub(super) fn flush(&mut self, tail: &mut Vec<TailStep>) {
         if let Some(batching) = self.late.take() {
             tail.append(&mut self.before_late);
@@ -27,7 +28,7 @@ impl Batches {
         }
     }
 
-    /// Adds `take` or `skip` of batches: of their rows, before they are put together.
+    /// Adds `take` or `skip` of batches as an op on their rows, before the batch.
     pub(super) fn choose(&mut self, stages: &mut Stages, step: Step) {
         let step = over_rows(step, self.rows);
         let in_tail = match &step.node.op {
@@ -43,7 +44,7 @@ impl Batches {
     }
 }
 
-/// Returns `take` or `skip` of batches as one of their rows.
+/// Converts `take` or `skip` of batches to the same op on rows.
 fn over_rows(step: Step, rows: u64) -> Step {
     let op = match &step.node.op {
         Op::Take(op) => Op::Take(ops::Take { count: op.count.saturating_mul(rows) }),

@@ -1,5 +1,5 @@
-//! A graph divided into the ops of the epoch plan, those inside a split, and those after the merge (the tail). `divide`
-//! makes it.
+//! A graph divided into the ops of the epoch plan, the ops inside a split, and the ops after the merge (the tail).
+//! `divide` makes it.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub struct Stages {
     pub graph: Graph,
     /// The source, with only the needed columns.
     pub source: Source,
-    /// If the source is several datasets: each of them, divided. They have order ops and ops inside splits alone, except
-    /// those of a mix that is merged in the tail.
+    /// The stages of each dataset, if the source is several datasets. They have only order ops and ops inside splits,
+    /// except the stages of a mix that is merged in the tail.
     pub parts: Vec<Arc<Stages>>,
     /// The order in which its ops run.
     pub run_order: RunOrder,
@@ -62,7 +62,7 @@ impl Stages {
         made.reduce(|(_, all), (place, count)| (place, all.saturating_mul(count)))
     }
 
-    /// Returns the ops inside splits: its own, and those of the datasets that are its source.
+    /// Returns the ops inside splits: its own ops, and the ops of the datasets that are its source.
     pub(crate) fn all_ops(&self) -> Box<dyn Iterator<Item = &[FusedOp]> + '_> {
         Box::new(std::iter::once(&self.split[..]).chain(self.parts.iter().flat_map(|part| part.all_ops())))
     }

@@ -1,4 +1,4 @@
-//! The columns that a relaxed order may change: those of the ops that it moves, and columns computed from them.
+//! The columns that a relaxed order may change: the columns of the ops that it moves, and columns computed from them.
 //!
 //! All other columns have the same bits as in the order as written. So a check of a relaxed order can tell a mistake
 //! from an allowed change.

@@ -15,7 +15,7 @@ pub(super) const GAIN_MIN: f64 = 0.02;
 const CLOSE: f64 = 0.002;
 /// The most changes of one segment.
 const CHANGES_MAX: usize = 16;
-/// The most columns that the costs of all changes of one order may look at. In a longer segment, or one of a wider
+/// The most columns that the costs of all changes of one order may read. In a longer segment, or one of a wider
 /// table, only filters and image ops move: the others hardly gain.
 const COLUMNS_MAX: usize = 1 << 20;
 
@@ -74,7 +74,8 @@ impl Free {
         Self { len, moves: segment.items.iter().map(moves).collect(), passes: passes.collect() }
     }
 
-    /// Returns whether `second`, which is behind `first`, may run before it. An op that was written first always may.
+    /// Returns whether `second`, which follows `first` in the order, may run before it. If `second` was written before
+    /// `first`, it always may.
     pub(super) fn may_swap(&self, first: usize, second: usize) -> bool {
         first > second || self.passes[second * self.len + first]
     }

@@ -67,7 +67,7 @@ impl Segment {
         order.iter().map(apply).collect()
     }
 
-    /// Returns its part of an order of the graph's first ops; those behind them stay as written.
+    /// Returns its part of an order of the graph's first ops; later ops stay as written.
     fn order(&self, places: &[usize]) -> Result<Vec<usize>> {
         let range = self.start..self.start + self.items.len();
         let order: Option<Vec<_>> = range
@@ -110,7 +110,7 @@ fn may_pass(later: &Item, earlier: &Item, rules: Rules) -> bool {
     rows_allow(&later.access, &earlier.access, rules) && values_allow(later, earlier, rules)
 }
 
-/// Returns whether both ops still get only the rows that they may get.
+/// Returns whether the swap lets both ops see only rows that they may see.
 fn rows_allow(later: &Access, earlier: &Access, rules: Rules) -> bool {
     // The later op would get rows that a filter removed before, and might fail on one of them, or get other groups of
     // rows.

@@ -1,5 +1,5 @@
-//! The running order of row ops: the cheapest that changes no sample, or in the relaxed mode only what that mode
-//! allows. The graph keeps the order as written.
+//! The running order of row ops: the cheapest order that changes no sample. In the relaxed mode, an order may change
+//! samples in the ways that the mode allows. The graph keeps the order as written.
 //!
 //! The effects of an op ([`Access`](crate::ops::Access)) decide which ops it may move past ([`legal`]); a cost model
 //! ([`cost`]) decides which of the legal orders is chosen ([`choose`]). See README.md in this folder.

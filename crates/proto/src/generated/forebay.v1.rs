@@ -229,6 +229,9 @@ pub struct Attach {
     /// The key that this consumer's local workers show, 16 bytes. Empty: it has no local worker.
     #[prost(bytes = "vec", tag = "9")]
     pub local_key: ::prost::alloc::vec::Vec<u8>,
+    /// The name of the job, by which TraceJob finds this session.
+    #[prost(string, tag = "10")]
+    pub job_name: ::prost::alloc::string::String,
 }
 /// A consumer sends it once every split before (epoch, ordinal) has been consumed. The dispatcher moves the frontier,
 /// and ends the leases before it.
@@ -353,7 +356,7 @@ pub struct Spare {
 /// Messages of the dispatcher in a consumer's session. The first one is `attached`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerEvent {
-    #[prost(oneof = "consumer_event::Event", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "consumer_event::Event", tags = "1, 2, 3, 4, 5, 6")]
     pub event: ::core::option::Option<consumer_event::Event>,
 }
 /// Nested message and enum types in `ConsumerEvent`.
@@ -370,7 +373,17 @@ pub mod consumer_event {
         Recorded(super::Recorded),
         #[prost(message, tag = "5")]
         Floor(super::Floor),
+        #[prost(message, tag = "6")]
+        StartTrace(super::StartTrace),
     }
+}
+/// Requests a trace from a consumer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StartTrace {
+    #[prost(uint64, tag = "1")]
+    pub trace: u64,
+    #[prost(uint32, tag = "2")]
+    pub seconds: u32,
 }
 /// The answer to Steps: the number of steps of an epoch that all consumers of the job may deliver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -950,6 +963,33 @@ pub struct ConsumerSums {
     #[prost(uint64, tag = "5")]
     pub bytes: u64,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TraceJobRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Only administrators may name one. Empty: the caller's own.
+    #[prost(string, tag = "2")]
+    pub tenant: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub consumer: u32,
+    /// 1 to 300.
+    #[prost(uint32, tag = "4")]
+    pub seconds: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TracePart {
+    /// The number in StartTrace.
+    #[prost(uint64, tag = "1")]
+    pub trace: u64,
+    /// At most 512 KiB of a Chrome trace (JSON).
+    #[prost(bytes = "vec", tag = "2")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+    /// An error in JSON, if the consumer could not record. Empty: none.
+    #[prost(string, tag = "3")]
+    pub error: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PutTraceResponse {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListWorkersRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1497,6 +1537,57 @@ pub mod dispatcher_client {
                 .insert(GrpcMethod::new("forebay.v1.Dispatcher", "ForgetJob"));
             self.inner.unary(req, path, codec).await
         }
+        /// Has a consumer of a job record a trace for some seconds, and returns the file in parts. The caller's tenant must be
+        /// that of the consumer.
+        pub async fn trace_job(
+            &mut self,
+            request: impl tonic::IntoRequest<super::TraceJobRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::TracePart>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/forebay.v1.Dispatcher/TraceJob",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("forebay.v1.Dispatcher", "TraceJob"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// A consumer sends the trace that StartTrace requested, in parts.
+        pub async fn put_trace(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::TracePart>,
+        ) -> std::result::Result<
+            tonic::Response<super::PutTraceResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/forebay.v1.Dispatcher/PutTrace",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("forebay.v1.Dispatcher", "PutTrace"));
+            self.inner.client_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1615,6 +1706,26 @@ pub mod dispatcher_server {
             request: tonic::Request<super::ForgetJobRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ForgetJobResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the TraceJob method.
+        type TraceJobStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::TracePart, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Has a consumer of a job record a trace for some seconds, and returns the file in parts. The caller's tenant must be
+        /// that of the consumer.
+        async fn trace_job(
+            &self,
+            request: tonic::Request<super::TraceJobRequest>,
+        ) -> std::result::Result<tonic::Response<Self::TraceJobStream>, tonic::Status>;
+        /// A consumer sends the trace that StartTrace requested, in parts.
+        async fn put_trace(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::TracePart>>,
+        ) -> std::result::Result<
+            tonic::Response<super::PutTraceResponse>,
             tonic::Status,
         >;
     }
@@ -2238,6 +2349,97 @@ pub mod dispatcher_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/forebay.v1.Dispatcher/TraceJob" => {
+                    #[allow(non_camel_case_types)]
+                    struct TraceJobSvc<T: Dispatcher>(pub Arc<T>);
+                    impl<
+                        T: Dispatcher,
+                    > tonic::server::ServerStreamingService<super::TraceJobRequest>
+                    for TraceJobSvc<T> {
+                        type Response = super::TracePart;
+                        type ResponseStream = T::TraceJobStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::TraceJobRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Dispatcher>::trace_job(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TraceJobSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/forebay.v1.Dispatcher/PutTrace" => {
+                    #[allow(non_camel_case_types)]
+                    struct PutTraceSvc<T: Dispatcher>(pub Arc<T>);
+                    impl<
+                        T: Dispatcher,
+                    > tonic::server::ClientStreamingService<super::TracePart>
+                    for PutTraceSvc<T> {
+                        type Response = super::PutTraceResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<tonic::Streaming<super::TracePart>>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Dispatcher>::put_trace(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PutTraceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -6,10 +6,11 @@
 //! bytes 0..8   the chunk's index in its split
 //! bytes 8..12  CRC32C of the data header, the data body, and the bytes from 13 on
 //! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are in shared memory;
-//!              bit 2: some columns follow the message; bit 3: rows were skipped
+//!              bit 2: some columns follow the message; bit 3: rows were skipped; bit 4: spans of a trace
 //! bytes 13..17 the number of the pipeline's row ops that have run on its rows
 //! bytes 17..   if rows were skipped: the length of their description (8 bytes) and the description
 //!              (see `forebay_data::Loss`)
+//! bytes ..     if there are spans: their length (8 bytes) and the spans (see `chunk_spans`)
 //! bytes ..     if columns are in shared memory: the loan's number (8), whether others read the same memory (1), then
 //!              for each such column its index in the schema (4), and the offset (8) and length (8) of its numbers in
 //!              the worker's arena, in bytes;
@@ -31,6 +32,7 @@ const MORE: u8 = 1;
 const SHARED_MEMORY: u8 = 2;
 const TRAILING: u8 = 4;
 const LOSSES: u8 = 8;
+const SPANS: u8 = 16;
 
 /// The head of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -45,6 +47,8 @@ pub struct ChunkHead {
     pub payload: Payload,
     /// The rows that were skipped, as `forebay_data::Loss::to_bytes` writes them.
     pub losses: Bytes,
+    /// The spans of a trace, as [`spans_to_bytes`](crate::spans_to_bytes) writes them.
+    pub spans: Bytes,
 }
 
 /// Where the large columns of a chunk are.
@@ -97,16 +101,16 @@ impl ChunkHead {
         let (payload_flag, payload) = self.payload.to_bytes();
         let mut rest = Vec::with_capacity(12 + self.losses.len() + payload.len());
         rest.put_u32_le(self.ops_on_worker);
-        if !self.losses.is_empty() {
-            rest.put_u64_le(self.losses.len() as u64);
-            rest.put_slice(&self.losses);
+        for part in [&self.losses, &self.spans].into_iter().filter(|part| !part.is_empty()) {
+            rest.put_u64_le(part.len() as u64);
+            rest.put_slice(part);
         }
         rest.put_slice(&payload);
-        let losses_flag = u8::from(!self.losses.is_empty()) * LOSSES;
+        let parts = u8::from(!self.losses.is_empty()) * LOSSES + u8::from(!self.spans.is_empty()) * SPANS;
         let mut head = Vec::with_capacity(FLAGGED_BYTES + rest.len());
         head.put_u64_le(self.index);
         head.put_u32_le(checksum(&data, &rest));
-        head.put_u8(u8::from(self.more) * MORE + payload_flag + losses_flag);
+        head.put_u8(u8::from(self.more) * MORE + payload_flag + parts);
         head.put_slice(&rest);
         data.with_app_metadata(head)
     }
@@ -125,14 +129,15 @@ impl ChunkHead {
             return Err(Error::data(format!("chunk {index} was damaged on its way: its checksum is wrong")));
         }
         let ops_on_worker = head.get_u32_le();
-        let losses = if flags & LOSSES != 0 { losses(&mut head)? } else { Bytes::new() };
-        let payload = match flags & !(MORE | LOSSES) {
+        let mut part = |flag| if flags & flag != 0 { counted(&mut head) } else { Ok(Bytes::new()) };
+        let (losses, spans) = (part(LOSSES)?, part(SPANS)?);
+        let payload = match flags & !(MORE | LOSSES | SPANS) {
             0 => Payload::Inline,
             SHARED_MEMORY => Payload::SharedMemory(Lent::from_bytes(head)?),
             TRAILING => Payload::Trailing(TrailingColumn::all_from_bytes(head)?),
             _ => return Err(Error::data(format!("chunk {index} says that its columns are in two places"))),
         };
-        Ok(Self { index, more: flags & MORE != 0, ops_on_worker, payload, losses })
+        Ok(Self { index, more: flags & MORE != 0, ops_on_worker, payload, losses, spans })
     }
 }
 
@@ -211,8 +216,8 @@ impl LentColumn {
     }
 }
 
-fn losses(head: &mut &[u8]) -> Result<Bytes> {
-    let cut = || Error::data("what a chunk says of rows that were left out is cut off");
+fn counted(head: &mut &[u8]) -> Result<Bytes> {
+    let cut = || Error::data("what a chunk says of skipped rows, or of its trace, is cut off");
     let len = head.try_get_u64_le().map_err(|_| cut())? as usize;
     if head.len() < len {
         return Err(cut());
@@ -241,11 +246,13 @@ mod tests {
         ];
         let plain = ChunkHead { index: 0x0102, ops_on_worker: 0x0304, ..ChunkHead::default() };
         let payload = Payload::SharedMemory(Lent { loan: 9, shared: true, columns });
-        let lent = ChunkHead { index: 7, more: true, ops_on_worker: u32::MAX, payload, losses: Bytes::new() };
+        let lent = ChunkHead { index: 7, more: true, ops_on_worker: u32::MAX, payload, ..ChunkHead::default() };
         let columns = vec![TrailingColumn { column: 2, len: 1 << 33 }, TrailingColumn { column: 0, len: 0 }];
         let apart = ChunkHead { index: 8, payload: Payload::Trailing(columns), ..ChunkHead::default() };
         let losing = |head: &ChunkHead| ChunkHead { losses: Bytes::from_static(b"what was lost"), ..head.clone() };
-        for head in [losing(&plain), losing(&lent), losing(&apart), plain, lent, apart] {
+        let traced = |head: &ChunkHead| ChunkHead { spans: Bytes::from_static(b"when"), ..head.clone() };
+        let both = traced(&losing(&lent));
+        for head in [both, traced(&plain), losing(&plain), losing(&lent), losing(&apart), plain, lent, apart] {
             assert_eq!(ChunkHead::open(&head.seal(message())), Ok(head));
         }
     }
@@ -254,8 +261,8 @@ mod tests {
     fn any_damage_is_seen() {
         let lent = Lent { loan: 9, shared: false, columns: vec![LentColumn { column: 1, offset: 2, len: 3 }] };
         let losses = Bytes::from_static(b"lost");
-        let whole = ChunkHead { index: 7, more: false, ops_on_worker: 3, payload: Payload::SharedMemory(lent), losses }
-            .seal(message());
+        let payload = Payload::SharedMemory(lent);
+        let whole = ChunkHead { index: 7, ops_on_worker: 3, payload, losses, ..ChunkHead::default() }.seal(message());
         let mut damaged = vec![
             whole.clone().with_data_body(&b"bodY"[..]),
             whole.clone().with_data_header(&b"hEader"[..]),

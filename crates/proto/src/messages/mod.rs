@@ -2,6 +2,7 @@
 //!
 //! - `transfer`: the protocol by which workers send chunks
 //! - `chunk_head`: the head of a chunk's message
+//! - `chunk_spans`: when a worker computed a chunk, for a trace
 //! - `shm`: the protocol by which a worker lends shared memory to consumers on its host
 //! - `ticket`: names the split that a consumer reads
 //! - `key`, `secret`: the key that opens a job, and the secret by which a worker proves its id
@@ -13,6 +14,7 @@
 //! - `scale`: the workers that a provisioner has to start
 
 pub(crate) mod chunk_head;
+pub(crate) mod chunk_spans;
 pub(crate) mod key;
 mod op_spent;
 pub(crate) mod sample_stream_key;

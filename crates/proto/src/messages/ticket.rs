@@ -27,6 +27,9 @@ pub struct Ticket {
     /// The key of the job. Default: none.
     #[serde(default, skip_serializing_if = "JobKey::is_none")]
     pub key: JobKey,
+    /// Whether the consumer records a trace: the worker then says when it computed each chunk. Default: no.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trace: bool,
 }
 
 impl Ticket {

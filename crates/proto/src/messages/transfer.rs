@@ -305,6 +305,7 @@ mod tests {
             token: u64::MAX,
             from_chunk: 6,
             key: JobKey::from_bytes(&[7; 16]),
+            trace: true,
         };
         let reader = Some(ConsumerStream { reader: 7, stream: 8 });
         // The longest names: of a format, a prefix and a block.

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 const BYTES_MAX: u64 = 1 << 20;
 /// The most threads of a process, and children, that are examined.
 const TASKS_MAX: usize = 4096;
-/// The threads of this process whose wait for a core is measured: the first one, and those that it started first.
+/// The number of threads of this process whose wait for a core is measured: the first thread, and the oldest others.
 const DELAYS_MAX: usize = 64;
 /// The microseconds of a tick, the unit of a process's time.
 const TICK_US: u64 = 10_000;
@@ -114,7 +114,7 @@ pub(super) fn process_time(files: &impl Files, pid: u32) -> u64 {
         let stat = files.read(&format!("/proc/{pid}/stat"))?;
         // The name before it may hold any characters.
         let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
-        // utime, stime, and those of children that have ended.
+        // utime and stime, of the process and of its children that have ended.
         (11..15).map(|at| fields.get(at)?.parse::<u64>().ok()).sum::<Option<u64>>()
     };
     let own = pid.to_string();

@@ -2,10 +2,10 @@
 //! is memory for threads on them; and how long the trainer's threads were ready and had no core. Every consumer reports
 //! it; threads start only beside consumers that request some.
 //!
-//! Cores are counted over the time between two looks, among those that this process may use: the idle ones, and those
-//! that the local worker itself used, which it would give up. Of the last [`LOOKS`] looks the least counts, so that
-//! cores that the trainer uses in turns count as its own, and a single wait for a core has no effect. If the kernel
-//! does not count time by core, the load gives the number of busy cores. Waits for a core are measured thread by
+//! Spare cores are counted over the time between two measurements, among the cores that this process may use: the idle
+//! cores, and the cores that the local worker itself used, which it would give up. The least of the last [`LOOKS`]
+//! counts is valid, so cores that the trainer uses in turns count as its own, and a single wait has no effect. If the
+//! kernel does not count time by core, the load gives the number of busy cores. Waits for a core are measured thread by
 //! thread, in this process: the machine's pressure would include the local worker's own threads, which wait whenever
 //! they yield. If the kernel does not report waits, they count as zero.
 
@@ -18,7 +18,7 @@ use forebay_core::{Error, Result, Ticks};
 use super::files::{Files, System, allowed, core_time, delays, load, named, pressure, process_time};
 use super::group::{Cores, Groups};
 
-/// Looks of which the least counts.
+/// The number of measurements of which the least counts.
 const LOOKS: usize = 4;
 /// The share of time in which a task on the machine waited for memory, in thousandths: above it, the trainer may be
 /// next.
@@ -79,8 +79,9 @@ impl<F: Files> Machine<F> {
         Self { files, groups, boot, last: None, recent: VecDeque::new() }
     }
 
-    /// Returns the spare capacity since the last look, for this process and a local worker with so many threads; `None`
-    /// at the first look. If it `asks` for threads, there are only as many spare cores as there is memory for.
+    /// Returns the spare capacity since the last call, for this process and a local worker with `threads` threads;
+    /// `None` at the first call. If the consumer `asks` for threads, the number of spare cores is limited by the
+    /// memory.
     ///
     /// # Errors
     /// Unavailable if the system does not report it.

@@ -24,7 +24,7 @@ pub(crate) fn step_back() {
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
 }
 
-/// Gives the calling thread, and those that it starts, the idle priority.
+/// Gives the calling thread, and the threads that it starts, the idle priority.
 pub(crate) fn give_way() {
     let idle = libc::sched_param { sched_priority: 0 };
     // SAFETY: the thread's own policy (0 is the caller), read from a struct that lives for the call.

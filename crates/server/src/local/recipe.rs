@@ -40,7 +40,7 @@ pub struct LocalRecipe {
 /// Returns a random key.
 ///
 /// # Errors
-/// Those of the system.
+/// Errors of the system.
 pub fn local_key() -> Result<JobKey> {
     let mut key = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut key)?;

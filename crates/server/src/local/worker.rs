@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const LOOK_MACHINE: Duration = Duration::from_millis(500);
 /// How long a child may take to listen, beside a trainer that uses every core.
 const START_MAX: Duration = Duration::from_secs(120);
-/// A child without threads for so long is ended.
+/// A child without threads is ended after this time.
 const REST_MAX: Duration = Duration::from_secs(60);
 /// The pause before a restart doubles from the first to the last of these, until a child lives that long.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);

@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Result};
-use forebay_exec::{MorselRequest, Scratch, panicked};
+use forebay_core::{ChunkPlace, ConsumerIndex, Epoch, Error, ErrorKind, Result, Span, Track, tracer};
+use forebay_exec::{MorselRequest, Scratch, SpanLog, panicked};
 use forebay_io::WindowAnnouncement;
 use forebay_plan::Morsel;
 
@@ -40,7 +40,7 @@ pub(crate) fn morsel(
     let began = Instant::now();
     let mut put = false;
     let done = with_retries(pool, || {
-        attempt(scratch, split, job, morsel, &mut |produced| {
+        attempt(scratch, split, job, (index, morsel), &mut |produced| {
             if std::mem::replace(&mut put, true) {
                 return Err(Error::internal("a counted morsel gave more than one chunk"));
             }
@@ -82,7 +82,7 @@ pub(crate) fn block(
         let start = next;
         let done = with_retries(pool, || {
             let mut index = start;
-            attempt(scratch, split, job, morsel, &mut |produced| {
+            attempt(scratch, split, job, (start, morsel), &mut |produced| {
                 let here = index;
                 index += 1;
                 // Chunks may come from a cache, or wait for the consumer: other windows must not wait for them.
@@ -133,21 +133,40 @@ fn attempt(
     scratch: &mut Scratch,
     split: &SplitBuffer,
     job: &Prepared,
-    morsel: Morsel,
+    (first, morsel): (u64, Morsel),
     emit: &mut dyn FnMut(ProducedChunk) -> Result<()>,
 ) -> Result<()> {
+    let log = logged(split, first);
+    scratch.log_spans(log.clone());
     let (epoch, consumer) = (Epoch(split.key.epoch), ConsumerIndex(split.key.consumer));
     let (known_skips, ops) = (split.known(), job.executable.resolve_boundary(split.ops_on_worker()));
     let request = MorselRequest { epoch, consumer, morsel, known_skips: &known_skips, ops };
     let run = || {
-        job.executable
-            .morsel(&request, scratch, &mut |chunk| emit(ProducedChunk { chunk, ops_on_worker: ops, shared: false }))
+        job.executable.morsel(&request, scratch, &mut |chunk| {
+            let spans = log.as_ref().map(|log| log.take("morsel").into());
+            emit(ProducedChunk { chunk, ops_on_worker: ops, shared: false, spans })
+        })
     };
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         // State that a panic may have left inconsistent is not used again.
         *scratch = Scratch::default();
         Err(panicked(&*panic))
     })
+}
+
+/// Begins the log of the spans of a morsel that begins with chunk `first`, if a consumer records a trace.
+fn logged(split: &SplitBuffer, first: u64) -> Option<Arc<SpanLog>> {
+    if !split.is_traced() {
+        return None;
+    }
+    let chunk = ChunkPlace { stream: 0, epoch: split.key.epoch, split: split.key.ordinal, chunk: first };
+    let log = SpanLog::begin(chunk, None);
+    if first == 0 && split.leased > 0 {
+        let (start, now) = (split.leased, tracer().now());
+        let (name, process, nanos) = ("lease".into(), "".into(), now.saturating_sub(start));
+        log.put(Span { name, process, track: Track::Split, start, nanos, chunk: Some(chunk) });
+    }
+    Some(log)
 }
 
 /// Retries after a pause if a service did not answer.

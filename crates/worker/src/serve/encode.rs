@@ -7,9 +7,10 @@ use std::collections::VecDeque;
 use arrow_array::RecordBatch;
 use arrow_flight::{FlightData, SchemaAsIpc};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
-use forebay_core::{Error, ErrorKind, Result};
+use bytes::Bytes;
+use forebay_core::{Error, ErrorKind, Result, tracer};
 use forebay_data::{Chunk, Loss};
-use forebay_proto::{ChunkHead, Payload};
+use forebay_proto::{ChunkHead, Payload, spans_to_bytes};
 
 use crate::splits::chunk::ProducedChunk;
 
@@ -31,6 +32,12 @@ impl Default for Encoder {
         context.set_reserve_scratch(true);
         Self { context, options: IpcWriteOptions::default(), part_bytes_max: PART_BYTES_MAX }
     }
+}
+
+/// Returns the skipped samples of a chunk, and its spans as of now, for its head.
+pub(crate) fn told(produced: &ProducedChunk) -> (Bytes, Bytes) {
+    let spans = produced.spans.as_ref().map_or_else(Bytes::new, |spans| spans_to_bytes(spans, tracer().now()));
+    (Loss::to_bytes(produced.chunk.losses()), spans)
 }
 
 /// Returns the first message of every stream.
@@ -60,11 +67,10 @@ impl Encoder {
             at += part.num_rows();
             let more = at < batch.num_rows();
             // The last part lists the skipped samples: the chunk is whole then.
-            let losses = if more { Default::default() } else { Loss::to_bytes(chunk.losses()) };
-            messages.push_back(
-                ChunkHead { index, more, ops_on_worker: *ops_on_worker, payload: Payload::Inline, losses }
-                    .seal(self.message(&part)?),
-            );
+            let (losses, spans) = if more { Default::default() } else { told(produced) };
+            let head =
+                ChunkHead { index, more, ops_on_worker: *ops_on_worker, payload: Payload::Inline, losses, spans };
+            messages.push_back(head.seal(self.message(&part)?));
             if !more {
                 return Ok(messages);
             }
@@ -118,7 +124,7 @@ mod tests {
         let schema = Arc::new(Schema::new(vec![Field::new("id", Kind::scalar(DType::Int64))]).expect("a schema"));
         let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; values.len()].into();
         let chunk = Chunk::new(schema, vec![Arc::new(Int64Array::from(values))], ids).expect("a chunk");
-        ProducedChunk { chunk, ops_on_worker: 7, shared: false }
+        ProducedChunk { chunk, ops_on_worker: 7, shared: false, spans: None }
     }
 
     #[test]

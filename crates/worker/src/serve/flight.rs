@@ -66,13 +66,13 @@ impl Messages {
 
     /// Runs the remaining ops of a chunk and encodes it; a large chunk on a thread that may block.
     async fn encode(&mut self, produced: ProducedChunk, index: u64) -> Result<VecDeque<FlightData>> {
-        let ProducedChunk { chunk, ops_on_worker, shared } = produced;
+        let ProducedChunk { chunk, ops_on_worker, shared, .. } = produced;
         let (bytes, job) = (chunk.num_bytes(), self.chunk_stream.job().clone());
         let mut encoder = std::mem::take(&mut self.encoder);
         let encode = move || {
             let chunk = job.finish.finish(chunk, ops_on_worker)?;
             let ops_on_worker = job.finish.resolve_boundary(Some(u32::MAX));
-            let finished = ProducedChunk { chunk, ops_on_worker, shared };
+            let finished = ProducedChunk { chunk, ops_on_worker, shared, spans: None };
             Ok::<_, Error>((encoder.encode(&finished, index, job.with_ids)?, encoder))
         };
         let (messages, encoder) = if bytes < ENCODE_INLINE_MAX {
@@ -114,6 +114,7 @@ impl FlightServer {
             token: split.token(),
             from_chunk: 0,
             key: JobKey::from_bytes(&job.definition.key),
+            trace: false,
         };
         let place = [key.epoch, key.consumer.into(), key.ordinal].map(|n| n.to_string());
         let secret = (!ticket.key.is_none()).then(|| ticket.key.into());

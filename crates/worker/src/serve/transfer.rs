@@ -14,7 +14,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use arrow_flight::FlightData;
 use forebay_core::{Error, Result};
-use forebay_data::Loss;
 use forebay_proto::{
     COMPUTING_EVERY, ChunkHead, ConsumerStream, Frame, FrameHead, GREETING_MAX, GreetingSlot, JobKey, Payload, Request,
     ThreadTime, Ticket, TrailingColumn, metered, send_column, to_json,
@@ -26,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::peers::server::{BlockServer, RowsRequest};
 use crate::serve::chunk_stream::{ChunkStream, stopping};
 use crate::serve::columns::{LargeColumn, large_columns, without};
-use crate::serve::encode::Encoder;
+use crate::serve::encode::{Encoder, told};
 use crate::serve::shm::{Lender, StreamLender};
 use crate::splits::chunk::ProducedChunk;
 use crate::splits::lease_table::LeaseTable;
@@ -173,11 +172,13 @@ impl Transfer {
         let lending =
             self.lender.as_ref().zip(consumer).and_then(|(lender, consumer)| lender.stream(consumer)).map(Arc::new);
         let mut encoder = Encoder::default();
+        let _traced = ticket.trace.then(|| self.lease_table.stats.trace());
         loop {
             let next = keep_alive_until(from, to, chunk_stream.next(lending.is_some())).await?;
-            let Some((index, produced)) = next else {
+            let Some((index, mut produced)) = next else {
                 return Ok(send_body(to, Frame::End, &[]).await?);
             };
+            produced.spans = produced.spans.filter(|_| ticket.trace);
             let outgoing = prepare(&mut encoder, lending.clone(), produced, index, chunk_stream.job().with_ids).await?;
             let (sent, nanos) = metered(&ThreadTime, send(to, &outgoing)).await;
             sent?;
@@ -242,18 +243,15 @@ fn encode(
     index: u64,
     with_ids: bool,
 ) -> Result<OutgoingChunk> {
-    let ProducedChunk { chunk, ops_on_worker, shared } = produced;
+    let ProducedChunk { chunk, ops_on_worker, shared, .. } = produced;
     let whole = |messages: VecDeque<_>| OutgoingChunk { messages: messages.into(), trailing: Vec::new(), lent: 0 };
     let one = |message| OutgoingChunk { messages: vec![message], trailing: Vec::new(), lent: 0 };
     if large.is_empty() {
         return Ok(whole(encoder.encode(produced, index, with_ids)?));
     }
-    let head = |payload| ChunkHead {
-        index,
-        more: false,
-        ops_on_worker: *ops_on_worker,
-        payload,
-        losses: Loss::to_bytes(chunk.losses()),
+    let head = |payload| {
+        let (losses, spans) = told(produced);
+        ChunkHead { index, more: false, ops_on_worker: *ops_on_worker, payload, losses, spans }
     };
     if let Some((lent, rest)) = lending.map(|l| l.lend(chunk, &large, *shared)).transpose()?.flatten() {
         let bytes = lent.columns.iter().map(|column| column.len as usize).sum();

@@ -1,5 +1,8 @@
 //! A chunk as a worker produces it: rows, and how far their pipeline has run.
 
+use std::sync::Arc;
+
+use forebay_core::Span;
 use forebay_data::Chunk;
 
 /// A chunk whose remaining row ops run at its consumer.
@@ -10,4 +13,6 @@ pub(crate) struct ProducedChunk {
     pub(crate) ops_on_worker: u32,
     /// Whether consumers of other jobs map the same memory: no process may write to it then.
     pub(crate) shared: bool,
+    /// When it was computed, if a consumer records a trace.
+    pub(crate) spans: Option<Arc<[Span]>>,
 }

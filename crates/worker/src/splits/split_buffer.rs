@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use forebay_core::{Epoch, Error};
+use forebay_core::{Epoch, Error, tracer};
 use forebay_data::Chunk;
 use forebay_exec::KnownSkips;
 use tokio::sync::Notify;
@@ -67,6 +67,8 @@ struct BufferState {
 /// See the module's documentation.
 pub(crate) struct SplitBuffer {
     pub(crate) key: SplitKey,
+    /// When it was leased, by the tracer's clock; 0 if no consumer recorded a trace.
+    pub(crate) leased: u64,
     stats: Arc<WorkerStats>,
     state: Mutex<BufferState>,
     /// Rows that are left out without being computed: the ledger lists them as skipped.
@@ -126,6 +128,7 @@ impl SplitBuffer {
         };
         Self {
             key,
+            leased: if stats.is_traced() { tracer().now() } else { 0 },
             stats,
             state: Mutex::new(state),
             known: Mutex::default(),
@@ -141,6 +144,11 @@ impl SplitBuffer {
     /// Sets the rows that chunks computed from now on leave out.
     pub(crate) fn set_known(&self, known: Arc<KnownSkips>) {
         *lock(&self.known) = known;
+    }
+
+    /// Returns whether a consumer of this worker records a trace.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.stats.is_traced()
     }
 
     pub(crate) fn token(&self) -> u64 {

@@ -1,7 +1,7 @@
 """A client of the Kubernetes API with the few calls that services need: get, list, create, replace, apply, delete.
 
-Objects are JSON, as the API has them. Each call has `CALL_SECONDS`, and an answer at most `ANSWER_MAX` bytes; none is
-repeated here. What the API refuses becomes an error of `forebay.errors` with the API's own words.
+Objects are JSON, as the API has them. A call takes at most `CALL_SECONDS`, and an answer has at most `ANSWER_MAX`
+bytes. This module repeats no call. A refusal of the API becomes an error of `forebay.errors` with the API's own words.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Api:
         return self.call("PATCH", path, body)
 
     def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        """Deletes this very object, and in the background all that it owns. One that is gone is no error."""
+        """Deletes this very object; the cluster then deletes the objects that it owns. A missing object is no error."""
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
         try:

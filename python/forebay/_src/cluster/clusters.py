@@ -22,7 +22,7 @@ START_SECONDS = 600.0
 STOP_SECONDS = 120.0
 #: Seconds that the dispatcher may take to answer.
 ANSWER_SECONDS = 10.0
-#: The most workers, and the longest name: names of objects with at most 63 characters are made of it.
+#: The most workers, and the longest name: names of objects contain it, and have at most 63 characters.
 WORKERS_MAX, NAME_MAX = 10_000, 30
 #: The most workers of `workers="auto"`, by default.
 AUTO_MAX = 16
@@ -36,8 +36,8 @@ _log = logging.getLogger("forebay")
 class ClusterService(Service):
     """A service on a cluster, as `start` and `find` return it; `Dataset.distribute` takes it.
 
-    It connects when it is used first, so a machine that does not reach the network of the pods can start, show and end
-    a service that trainers elsewhere use. Unlike the result of `up`, it goes on when this program ends.
+    The object connects at its first use, so a machine that does not reach the network of the pods can start, show and
+    end a service that trainers elsewhere use. Unlike the result of `up`, the service goes on when this program ends.
     """
 
     def __init__(self, there: Place, started: ClusterStatus, tell: Tell, shown: Credentials) -> None:
@@ -56,7 +56,7 @@ class ClusterService(Service):
         return self._started.name
 
     def status(self) -> ClusterStatus:
-        """Looks at the service now."""
+        """Returns the present status of the service."""
         return self._there.status(self.name)
 
     def stop(self, *, timeout: float = STOP_SECONDS) -> None:
@@ -100,9 +100,10 @@ def start(
 ) -> ClusterService:
     """Starts a service on a cluster, and waits until its dispatcher and workers serve.
 
-    A service of this name that was asked for in the same way is waited for, so the call can be repeated. On Kubernetes
-    it becomes a `ForebayService` where forebay-operator is installed, else plain objects; see docs/kubernetes.md. On
-    Ray it is a detached actor, which runs the dispatcher and starts the workers; see docs/ray.md.
+    The call can be repeated: if a service of this name runs with the same arguments, it waits for that service. On
+    Kubernetes a service is a `ForebayService` where forebay-operator is installed, else plain objects; see
+    docs/kubernetes.md. On Ray a service is a detached actor, which runs the dispatcher and starts the workers; see
+    docs/ray.md.
 
     Args:
         name: The name: at most 30 of a-z, 0-9 and -, and the first is a letter.
@@ -110,7 +111,7 @@ def start(
         workers: The number of workers; `"auto"`: as many as the jobs need. On Kubernetes that needs forebay-operator.
         max_workers: The most workers with `workers="auto"`. Default: 16.
         threads: Compute threads of each worker, and the cores that the cluster reserves for it.
-        image: The image of the pods: this version of Forebay, and what functions of pipelines import.
+        image: The image of the pods: this version of Forebay, and the modules that functions of pipelines import.
         namespace: The namespace. Default: that of the context.
         context: The context of the kubeconfig (`$KUBECONFIG`, or `~/.kube/config`). Default: the current one.
         address: The address of the Ray cluster, as `ray://head:10001`. Default: the cluster that this program is
@@ -244,7 +245,7 @@ def _bounds(workers: int | str, max_workers: int | None) -> tuple[int, int]:
         count = arguments.whole(workers, "cluster.start", "workers", 1, WORKERS_MAX)
         return count, count
     most = AUTO_MAX if max_workers is None else max_workers
-    # Where the fewest are the most, nothing is scaled.
+    # If both bounds are equal, the number of workers is fixed.
     return 1, arguments.whole(most, "cluster.start", "max_workers", 2, WORKERS_MAX)
 
 

@@ -1,9 +1,9 @@
 """Services on Kubernetes: made, seen and ended through the API, with the rights of a kubeconfig.
 
-One object is the root of a service: a ForebayService where its definition is installed, else a ConfigMap. The root is
-made with `POST`, so of two starts of one name only one makes it; it owns everything else, so a stop deletes the root
-alone, by its uid, and the cluster's garbage collector deletes the rest. Only roots with the label of this module are
-changed or deleted. Bounds: `POLL_SECONDS` between two looks; a wait ends at the caller's deadline.
+One object is the root of a service: a ForebayService where its definition is installed, else a ConfigMap. `POST` makes
+the root, so of two starts of one name only one makes it. The root owns all other objects, so a stop deletes the root
+alone, by its uid, and the cluster's garbage collector deletes the rest. This module changes and deletes only roots with
+its label. Bounds: a wait polls every `POLL_SECONDS`, and ends at the caller's deadline.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from forebay.errors import (
     UnavailableError,
 )
 
-#: Seconds between two looks at a service.
+#: Seconds between two polls of a service.
 POLL_SECONDS = 0.5
 #: Tries of a replacement whose object changed between reading and writing.
 REPLACE_TRIES = 5
-#: Reasons of a ForebayService that only a change of its spec ends.
+#: Reasons in the status of a ForebayService that only a change of its spec removes.
 _FINAL = ("InvalidSpec", "ChildNotOwned")
-#: What a service consists of.
+#: The kinds of objects in a service.
 _KINDS = (
     parts.PODS,
     parts.REPLICA_SETS,
@@ -70,11 +70,11 @@ class KubernetesPlace:
         return wait(self.api, root, request.timeout, tell) if request.timeout else self.status(request.name)
 
     def status(self, name: str) -> ClusterStatus:
-        """Looks at a service of any maker."""
+        """Returns the status of a service, also if another tool made it."""
         return status(self.api, self.namespace, name)
 
     def statuses(self) -> list[ClusterStatus]:
-        """Looks at all services of the namespace."""
+        """Returns the status of each service in the namespace."""
         return statuses(self.api, self.namespace)
 
     def stop(self, name: str, timeout: float, tell: Tell) -> None:
@@ -84,7 +84,7 @@ class KubernetesPlace:
 
 @dataclass(frozen=True)
 class Root:
-    """The object that a service hangs on, as it is in the cluster."""
+    """The object that owns the other objects of a service, as it is in the cluster."""
 
     kind: Kind
     body: Json
@@ -124,7 +124,7 @@ def find(api: Api, namespace: str, name: str) -> Root | None:
 
 
 def _service(api: Api, namespace: str, name: str) -> Json | None:
-    """Returns a ForebayService. One that the caller may not read is none: its ConfigMap has the name, too."""
+    """Returns a ForebayService, or `None` if the caller may not read it: its ConfigMap has the same name."""
     try:
         return api.get(FOREBAY_SERVICES, namespace, name)
     except PermissionDeniedError:
@@ -139,7 +139,7 @@ def start(api: Api, asked: Asked, plain: bool, update: bool, progress: Tell) -> 
         try:
             found = _make(api, asked, kind, progress)
         except ConflictError:
-            # Another client made the root in the same moment: it is checked as an older one is.
+            # Another client made the root in the same moment. It is checked in the same way as an older root.
             found = find(api, asked.namespace, asked.name)
             if found is None:
                 raise
@@ -216,7 +216,7 @@ def _differences(before: Json, after: Json) -> str:
 
 
 def _replace(api: Api, asked: Asked, found: Root) -> Root:
-    """Replaces spec and data of a root of ours; what others wrote into its metadata and status stays."""
+    """Replaces spec and data of a root of ours, and keeps the metadata and the status that other programs wrote."""
     described = _described(asked, found.kind)
     for _ in range(REPLACE_TRIES):
         field = "spec" if found.kind == FOREBAY_SERVICES else "data"
@@ -261,7 +261,7 @@ def _owners(found: Json, name: str | None = None) -> set[str]:
 
 
 def wait(api: Api, root: Root, timeout: float, progress: Tell) -> ClusterStatus:
-    """Waits until a service is ready, and tells what keeps it from being so."""
+    """Waits until a service is ready, and reports the reasons why it is not ready yet."""
     meta, deadline = root.body["metadata"], time.monotonic() + timeout
     name, namespace = meta["name"], meta["namespace"]
     told: set[str] = set()
@@ -276,7 +276,7 @@ def wait(api: Api, root: Root, timeout: float, progress: Tell) -> ClusterStatus:
         try:
             found = status(api, namespace, name)
         except UnavailableError as error:
-            # The API server is restarted, say; the pods go on meanwhile.
+            # The API server restarts, for example. The pods go on meanwhile.
             silent = error
             tell(error.message.removeprefix("cluster: "))
         if found is not None:
@@ -306,7 +306,7 @@ def _hints(name: str, namespace: str) -> dict[str, str]:
 
 
 def status(api: Api, namespace: str, name: str) -> ClusterStatus:
-    """Looks at a service of any maker."""
+    """Returns the status of a service, also if another tool made it."""
     root = find(api, namespace, name)
     if root is None or (root.kind == CONFIG_MAPS and not _is_service(root)):
         raise NotFoundError(
@@ -317,10 +317,10 @@ def status(api: Api, namespace: str, name: str) -> ClusterStatus:
 
 
 def statuses(api: Api, namespace: str) -> list[ClusterStatus]:
-    """Looks at all services of a namespace."""
+    """Returns the status of each service in a namespace."""
     roots = [Root(CONFIG_MAPS, it) for it in api.list(CONFIG_MAPS, namespace, labelSelector=parts.SERVICE)]
     roots = [it for it in roots if it.is_ours and not it.body["metadata"].get("ownerReferences")]
-    # Where there is no operator, or nothing of it may be read, there are only plain objects to show.
+    # Without the operator, or without the right to read its objects, only plain objects can be listed.
     with contextlib.suppress(NotFoundError, PermissionDeniedError):
         roots += [Root(FOREBAY_SERVICES, it) for it in api.list(FOREBAY_SERVICES, namespace)]
     return sorted((_look(api, it) for it in roots), key=lambda it: it.name)
@@ -364,7 +364,7 @@ def _look(api: Api, root: Root) -> ClusterStatus:
 
 
 def _is_scaled(root: Root, ready: int) -> bool:
-    """Whether the number of workers follows the jobs, and there is one: then the service serves."""
+    """Whether the number of workers follows the jobs, and a worker runs: then the service serves."""
     workers = root.body.get("spec", {}).get("workers") or [] if root.kind == FOREBAY_SERVICES else []
     scaled = [it for it in workers if (it.get("replicas") or {}).get("min") != (it.get("replicas") or {}).get("max")]
     fewest = sum((it.get("replicas") or {}).get("min") or 0 for it in workers)
@@ -395,7 +395,7 @@ def _why(api: Api, namespace: str, chosen: str, workloads: list[Json]) -> list[s
     try:
         warnings = api.list(parts.EVENTS, namespace, fieldSelector="type=Warning")
     except ForebayError:
-        # Pods say most of it; many users may not read events.
+        # Most reasons are in the pods. Many users may not read events.
         warnings = []
     service = chosen.partition("=")[2]
     names = {it["metadata"]["name"] for it in (*pods, *workloads)} | {f"{service}-dispatcher"}
@@ -417,7 +417,7 @@ def stop(api: Api, namespace: str, name: str, timeout: float, progress: Tell) ->
     if root is not None:
         _refuse_others(root, namespace)
     found = _labelled(api, namespace, name)
-    # After a stop that was interrupted, the root is gone, and others still name it.
+    # After an interrupted stop, the root is gone, and other objects still name it as their owner.
     owners = {root.uid} if root else {uid for it in found for uid in _owners(it, name)}
     if not owners:
         raise NotFoundError(
@@ -452,7 +452,7 @@ def _labelled(api: Api, namespace: str, name: str) -> list[Json]:
 
 
 def _owned(found: list[Json], owners: set[str]) -> list[Json]:
-    """Returns the owners and the objects that they own, and adds those to the owners."""
+    """Returns the owners and the objects that they own, and adds these objects to the owners."""
     before = -1
     while before != len(owners):
         before = len(owners)

@@ -1,7 +1,7 @@
 """Services on a Ray cluster: a named, detached actor for each, which runs the dispatcher and keeps the workers.
 
-Ray gives a name to one actor only, so of two starts of one name one makes it. Bounds: `ANSWER_SECONDS` for an answer of
-the actor, `POLL_SECONDS` between two looks; a wait ends at the caller's deadline.
+Ray gives a name to one actor only, so of two starts of one name only one makes the actor. Bounds: the actor answers
+within `ANSWER_SECONDS`; a wait polls every `POLL_SECONDS`, and ends at the caller's deadline.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from forebay.errors import (
 
 #: Seconds that an actor may take to answer.
 ANSWER_SECONDS = 10.0
-#: Seconds between two looks.
+#: Seconds between two polls.
 POLL_SECONDS = 0.5
 #: Ray's namespace of the actors, and the prefix of their names.
 NAMESPACE, PREFIX = "forebay", "forebay-service-"
-#: Events of workers that do not say why one is missing.
+#: Events of workers that do not say why a worker is missing.
 _NO_REASONS = ("started", "leaving", "ended")
 
 
@@ -57,11 +57,11 @@ class RayPlace:
         return wait(self.ray, request.name, request.timeout, tell) if request.timeout else self.status(request.name)
 
     def status(self, name: str) -> ClusterStatus:
-        """Looks at a service."""
+        """Returns the status of a service."""
         return status(self.ray, name)
 
     def statuses(self) -> list[ClusterStatus]:
-        """Looks at all services of the cluster."""
+        """Returns the status of each service in the cluster."""
         return statuses(self.ray)
 
     def stop(self, name: str, timeout: float, tell: Tell) -> None:
@@ -127,7 +127,7 @@ def start(ray: Any, name: str, asked: dict[str, tuple[int, int]], progress: Tell
             # Another client made the actor in the same moment.
             pass
     state = _state(ray, name)
-    # While the actor starts, nothing is known of it; the caller waits for it, and looks again.
+    # While the actor starts, it does not answer. The caller waits for it, and asks again.
     there = asked if state is None else state["asked"]
     pairs = [(key, shown(there[key]), shown(asked[key])) for key in asked]
     if differs := [f"{key} {before} → {after}" for key, before, after in pairs if before != after]:
@@ -139,7 +139,7 @@ def start(ray: Any, name: str, asked: dict[str, tuple[int, int]], progress: Tell
 
 
 def _state(ray: Any, name: str) -> dict[str, Any] | None:
-    """Returns what the actor tells, `None` while it starts."""
+    """Returns the state that the actor reports, or `None` while it starts."""
     actor = _found(ray, name)
     if actor is None:
         raise NotFoundError(
@@ -189,7 +189,7 @@ def wait(ray: Any, name: str, timeout: float, progress: Tell) -> ClusterStatus:
 
 
 def status(ray: Any, name: str) -> ClusterStatus:
-    """Looks at a service."""
+    """Returns the status of a service."""
     place = str(ray.get_runtime_context().gcs_address)
     state = _state(ray, name)
     if state is None:
@@ -213,7 +213,7 @@ def status(ray: Any, name: str) -> ClusterStatus:
 
 
 def statuses(ray: Any) -> list[ClusterStatus]:
-    """Looks at all services of the cluster."""
+    """Returns the status of each service in the cluster."""
     from ray.util import list_named_actors
 
     named = [it["name"] for it in list_named_actors(all_namespaces=True) if it["namespace"] == NAMESPACE]

@@ -47,7 +47,7 @@ _USER, _END_SECONDS, _START_SECONDS, _SILENT_SECONDS = 65_532, 30, 300, 60
 
 @dataclass(frozen=True)
 class Asked:
-    """What a user asks for.
+    """The service that a user asks for.
 
     Attributes:
         name: The name of the service.
@@ -66,7 +66,7 @@ class Asked:
     spec: Mapping[str, Any] = field(default_factory=dict)
 
     def shown(self) -> Json:
-        """Returns what can change, as it is kept with the service."""
+        """Returns the arguments that can change, as they are kept with the service."""
         return {
             "image": self.image,
             "workers": shown(self.workers),
@@ -235,7 +235,7 @@ def _pod(
         "containers": [container],
         "volumes": [*volumes, {"name": "tmp", "emptyDir": {}}, *spec.get("volumes", [])],
         "terminationGracePeriodSeconds": _END_SECONDS,
-        # Variables of Services would be taken for options of forebay.
+        # Forebay would take the variables of Services for options.
         "enableServiceLinks": False,
         "automountServiceAccountToken": "serviceAccountName" in spec,
         "securityContext": {

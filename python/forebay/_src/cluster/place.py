@@ -1,4 +1,4 @@
-"""Where a service runs: the calls that both kinds of clusters have, and what a user asks of them."""
+"""The place where a service runs: the calls that both kinds of clusters have, and the request of a user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tell: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks for, checked.
+    """The request of a user, checked.
 
     Attributes:
         name: The name of the service.
@@ -49,19 +49,19 @@ def shown(workers: tuple[int, int]) -> int | str:
 
 
 class Place(Protocol):
-    """A cluster, and the part of it where services are looked for."""
+    """A cluster, and the part of it that is searched for services."""
 
     def start(self, request: Request, tell: Tell) -> ClusterStatus:
-        """Starts a service, and waits for it."""
+        """Starts a service, and waits until it is ready."""
 
     def status(self, name: str) -> ClusterStatus:
-        """Looks at a service."""
+        """Returns the status of a service."""
 
     def statuses(self) -> list[ClusterStatus]:
-        """Looks at all services."""
+        """Returns the status of each service."""
 
     def stop(self, name: str, timeout: float, tell: Tell) -> None:
-        """Ends a service, and waits for that."""
+        """Ends a service, and waits until it is gone."""
 
 
 def of(on: str, namespace: str | None, context: str | None, address: str | None) -> Place:

@@ -1,4 +1,4 @@
-"""The actor that a service on a Ray cluster hangs on: it runs the dispatcher, and keeps the workers.
+"""The actor of a service on a Ray cluster: it runs the dispatcher, and keeps the workers.
 
 The actor is detached, so it outlives the program that made it. The dispatcher is a process of its own on the actor's
 node, and ends with the actor; the workers are actors of `forebay.ray`, which end with their owner, this actor. A
@@ -27,7 +27,7 @@ START_SECONDS = 60.0
 END_SECONDS = 10.0
 #: Pauses before a dispatcher is started again: the first, the longest, and the life after which they begin anew.
 PAUSE_SECONDS, PAUSE_MAX_SECONDS, LIVES_SECONDS = 1.0, 60.0, 10.0
-#: Events and lines that are told.
+#: The most events and lines of a report.
 TOLD_MAX = 8
 
 
@@ -38,7 +38,7 @@ class ServiceHead:
         asked: What the user asked for, the fewest and the most of each: `workers`, and their `threads`.
     """
 
-    #: Calls that tell the state answer while another one ends the service.
+    #: The actor answers calls for its state while another call ends the service.
     THREADS = 4
 
     def __init__(self, asked: dict[str, tuple[int, int]]) -> None:
@@ -85,7 +85,7 @@ class ServiceHead:
             print(line, end="", file=sys.stderr, flush=True)
 
     def _announced(self) -> str:
-        """Waits until the dispatcher listens, and returns its address; ends it if it does not."""
+        """Waits until the dispatcher listens, and returns its address. Ends a dispatcher that does not listen."""
         late = threading.Timer(START_SECONDS, self.dispatcher.kill)
         late.start()
         assert self.dispatcher.stdout is not None

@@ -1,6 +1,6 @@
-"""Why pods of a service are not ready, in Kubernetes' own words: an image, a node, a quota, a program that ends. Pure.
+"""The reasons why pods of a service are not ready, in Kubernetes' own words: an image, a node, a quota, an exit. Pure.
 
-Bounds: `REASONS_MAX` reasons of `REASON_CHARACTERS` each. Pods with the same reason are told of once.
+Bounds: `REASONS_MAX` reasons of `REASON_CHARACTERS` each. A reason that several pods share is listed once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from forebay._src.cluster.parts import ROLE
 #: The most reasons, and the characters of each.
 REASONS_MAX = 8
 REASON_CHARACTERS = 400
-#: What a pod says while it starts: events say more, if there is more to say.
+#: The reasons in the status of a pod that starts. If something is wrong, the events say more.
 _STARTS = ("ContainerCreating", "PodInitializing")
 
 
@@ -42,7 +42,7 @@ def reasons(pods: Iterable[Json], workloads: Iterable[Json], events: Iterable[Js
         role = str(meta.get("labels", {}).get(ROLE, "other"))
         said = "is being deleted" if meta.get("deletionTimestamp") else _of_pod(pod)
         if said is not None:
-            # Its events would say it again.
+            # The events of the pod would repeat the reason.
             loud.add(meta["name"])
         found[f"{role}\0{said or _waits_for(pod)}"] += 1
     told = [_counted(key, count) for key, count in found.items()]
@@ -63,7 +63,7 @@ def _conditions(found: Json) -> list[Json]:
 
 
 def _of_pod(pod: Json) -> str | None:
-    """Returns what a pod lacks, or `None` if its status does not say."""
+    """Returns the reason why a pod is not ready, or `None` if its status has none."""
     status = pod.get("status", {})
     for condition in _conditions(pod):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
@@ -81,7 +81,7 @@ def _of_pod(pod: Json) -> str | None:
 
 
 def _waits_for(pod: Json) -> str:
-    """Says how far a pod is that says nothing itself."""
+    """Returns how far the start of a pod is, for a pod whose status has no reason."""
     if not pod.get("spec", {}).get("nodeName"):
         return "waits for a node"
     statuses = pod.get("status", {}).get("containerStatuses") or []
@@ -106,7 +106,7 @@ def _counted(key: str, count: int) -> str:
 
 
 def _refused(workloads: Iterable[Json]) -> Iterator[str]:
-    """Yields what Deployments say of pods that they may not make: a quota, most of the time."""
+    """Yields the reasons why Deployments may not make pods: most of the time a quota."""
     for found in workloads:
         for condition in _conditions(found):
             if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":

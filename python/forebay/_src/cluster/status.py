@@ -16,12 +16,12 @@ class ClusterStatus:
         kind: The form of the service: a `ForebayService` (with forebay-operator), `objects`, or `actors` of Ray.
         address: Where programs that reach the cluster's network connect.
         ready: Whether the dispatcher and all workers serve; where the jobs decide on the number, the fewest workers.
-        dispatchers: The dispatchers that serve, of all: `1/1`.
-        workers: The workers that serve, of all: `3/4`.
+        dispatchers: The number of dispatchers that serve, and of all: `1/1`.
+        workers: The number of workers that serve, and of all: `3/4`.
         image: The image of its pods; empty on Ray.
         ours: Whether `forebay cluster` made it, and may stop it.
-        reasons: What keeps it from being ready, in the words of the platform.
-        final: What only a change of the service can mend.
+        reasons: The reasons why it is not ready, in the words of the platform.
+        final: The reasons that only a change of the service can remove.
     """
 
     name: str

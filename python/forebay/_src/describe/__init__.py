@@ -1,1 +1,1 @@
-"""Statistics of a dataset's columns: what `Dataset.describe` and `forebay info` show."""
+"""The statistics of a dataset's columns that `Dataset.describe` and `forebay info` show."""

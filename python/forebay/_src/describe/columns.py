@@ -38,7 +38,7 @@ class Gathered:
         """Takes the values of some rows: an array, a masked one, or a list of values that may be `None`."""
         self._rows += len(values)
         if isinstance(values, np.ma.MaskedArray):
-            # A tensor is missing as a whole.
+            # A tensor can only be missing as a whole.
             lost = np.ma.getmaskarray(values).reshape(len(values), -1).any(axis=1)
             self._nulls += int(lost.sum())
             self._take(values.data[~lost])
@@ -58,7 +58,7 @@ class Gathered:
 
     def _take(self, values: np.ndarray[Any, Any]) -> None:
         if self._example is None and len(values):
-            # A single float that is missing is NaN, and no example.
+            # A single float that is missing is NaN, and cannot serve as an example.
             there = values[values == values] if values.ndim == 1 else values
             self._example = there[0] if len(there) else None
         if self._numbers is not None:
@@ -92,7 +92,7 @@ class Gathered:
     def result(self, name: str, shares: list[float], top: int) -> ColumnStatistics:
         """Returns the figures."""
         numbers, sizes, counts = self._numbers, self._sizes, self._counts
-        # A scalar float that is missing is NaN; in a tensor NaN is a number that is not one.
+        # A single float that is missing is NaN. NaN in a tensor is not a missing value.
         missing = 0 if numbers is None else numbers.missing
         is_scalar = not self._column.shape
         quantiles = [] if numbers is None or not numbers.count else numbers.quantiles(shares)

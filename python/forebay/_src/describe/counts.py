@@ -1,6 +1,6 @@
-"""How often each value comes: exact up to a number of values, then a lower bound with a known error.
+"""Counts of values: exact up to a number of different values, then lower bounds with a known error.
 
-Beyond that number, the rarest are dropped (Misra and Gries).
+Beyond that number, the rarest values are dropped (Misra and Gries).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-#: Counted values; when there are twice as many, the rarest are dropped.
+#: The number of different values that are kept. At twice as many, the rarest are dropped.
 VALUES_MAX = 50_000
-#: The most characters (or bytes) of a counted value; longer ones are only measured.
+#: The most characters (or bytes) of a counted value. Of a longer value only the size is taken.
 LENGTH_MAX = 200
 
 
@@ -29,7 +29,7 @@ class ValueCounts:
         self._counts: Counter[Any] = Counter()
         #: By how much a count may be too low.
         self.error = 0
-        #: Values that were too long to be counted.
+        #: The number of values that were too long to be counted.
         self.long = 0
 
     def add(self, values: Iterable[Any]) -> None:

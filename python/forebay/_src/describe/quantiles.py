@@ -12,9 +12,9 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-#: As many values are kept as they are.
+#: Up to this number, all values are kept.
 EXACT_MAX = 1 << 20
-#: The values of one buffer beyond that.
+#: The values of one buffer beyond that number.
 BUFFER = 1 << 16
 
 
@@ -58,7 +58,7 @@ class Quantiles:
             self._waiting = [joined[whole:].copy()]
 
     def _carry(self, full: Array, level: int) -> None:
-        """Puts a full buffer at its level, or merges it with the one that is there into one of the next level."""
+        """Puts a full buffer at its level. If the level has a buffer, merges both into a buffer of the next level."""
         while level < len(self._levels) and (other := self._levels[level]) is not None:
             both = np.sort(np.concatenate([other, full]), kind="stable")
             full, self._levels[level] = both[int(self._odd[level]) :: 2], None
@@ -88,7 +88,7 @@ class Quantiles:
 
 
 def _interpolated(values: Array, shares: Array) -> list[float]:
-    """Returns NumPy's quantiles; also beside an infinity, and where the difference of two values overflows."""
+    """Returns NumPy's quantiles, also next to an infinity, and if the difference of two values overflows."""
     with np.errstate(invalid="ignore", over="ignore"):
         found = np.quantile(values, shares)
         if np.isfinite(found).all():

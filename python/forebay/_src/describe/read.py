@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from forebay import _native
 from forebay._src import arguments
 from forebay._src.describe.columns import Gathered
 from forebay._src.describe.result import Statistics
@@ -64,6 +65,8 @@ def describe(
     gathered = {name: Gathered(schema[name]) for name in names}
     chosen = dataset.select(names) if schema.batch_size is None and names != list(schema) else dataset
     seen, size, complete = 0, 0, True
+    bar = _native.Progress("describing", "rows")
+    total = _total(dataset, most) if bar.shown else 0
     for batch, count in _batches(chosen, options):
         left = count if most is None else min(count, most - seen)
         if left <= 0:
@@ -74,12 +77,21 @@ def describe(
             size += _bytes(values)
             gathered[name].add(values)
         seen += left
+        bar.show(seen, total)
         if left < count or (bytes_max is not None and size >= bytes_max):
             # Whether this was the end is not known without reading on.
             complete = False
             break
+    bar.end()
     found = {name: one.result(name, shares, top) for name, one in gathered.items()}
     return Statistics(found, seen, complete, size)
+
+
+def _total(dataset: Dataset, most: int | None) -> int:
+    """Returns the number of rows that will be read at most; 0 if it is not known."""
+    count = dataset._pipeline.cardinality() or 0
+    rows = max(0, count) * (dataset.schema.batch_size or 1)
+    return min(most or rows, rows or most or 0)
 
 
 def _batches(dataset: Dataset, options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:

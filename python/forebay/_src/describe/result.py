@@ -25,9 +25,9 @@ class ColumnStatistics:
         nulls: The rows whose value is missing; in a column of single floats also NaN, because a missing
             float is NaN in a batch.
         nans: The numbers of tensors that are NaN.
-        mean: The mean of numbers, those of tensors together; of booleans the share that is true. `None` for texts and
+        mean: The mean of numbers, over all numbers of tensors; of booleans the share that is true. `None` for texts and
             bytes, and without numbers.
-        std: Their deviation as that of a sample (`n - 1`), as in pandas and polars.
+        std: Their standard deviation as of a sample (`n - 1`), as in pandas and polars.
         min: The least number.
         max: The greatest number.
         quantiles: The quantile at each share that was asked for.
@@ -72,7 +72,7 @@ class ColumnStatistics:
         """All different values, sorted: the vocabulary of a lookup.
 
         Raises:
-            InvalidPipelineError: They are not all known.
+            InvalidPipelineError: Not all values are known.
 
         >>> import forebay as fb
         >>> names = fb.from_dict({"kind": ["b", "a", "b", None]}).describe()["kind"].values

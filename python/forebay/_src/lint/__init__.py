@@ -1,1 +1,1 @@
-"""`forebay lint`: what could go wrong, or be faster, in the datasets of a script."""
+"""`forebay lint`: finds possible errors in the datasets of a script, and ops that could be faster."""

@@ -1,6 +1,6 @@
 """Writes simple Python functions as expressions of the engine.
 
-This only translates. The caller compares what both compute on real samples before it tells anybody.
+This module only translates. The caller compares the results of both on real samples before it reports the expression.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _LONG = 300
 
 
 class CannotError(Exception):
-    """The function has no form as an expression that is known here."""
+    """This module knows no expression for the function."""
 
 
 def columns_of(tree: Function) -> tuple[list[tuple[str, str]], bool]:
-    """Returns the columns that a function of `map` returns, as expressions, and whether it returns the row's, too.
+    """Returns the columns that a `map` function computes, as expressions, and whether it keeps the columns of the row.
 
     Raises:
         CannotError: It has no such form.
@@ -70,7 +70,7 @@ def columns_of(tree: Function) -> tuple[list[tuple[str, str]], bool]:
 
 
 def condition_of(tree: Function) -> str:
-    """Returns what a function of `filter` returns, as an expression.
+    """Returns the condition of a function of `filter`, as an expression.
 
     Raises:
         CannotError: It has no such form.
@@ -90,7 +90,7 @@ class _Translation:
         self._tree = tree
 
     def run(self) -> ast.expr:
-        """Follows the statements, and returns the expression that is returned."""
+        """Follows the statements, and returns the expression of the `return` statement."""
         if isinstance(self._tree, ast.Lambda):
             return self._tree.body
         for statement in self._tree.body:
@@ -112,7 +112,7 @@ class _Translation:
         text = self._of(node)
         if len(text) > _LONG or "fb.col" not in text:
             raise CannotError
-        # Without parentheses that are not needed.
+        # Parsing and writing again removes needless parentheses.
         return ast.unparse(ast.parse(text, mode="eval"))
 
     def _of(self, node: ast.expr) -> str:

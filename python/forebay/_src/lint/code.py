@@ -17,11 +17,11 @@ Function = ast.FunctionDef | ast.Lambda
 
 
 def tree_of(function: Callable[..., Any], file: str | None) -> Function | None:
-    """Returns the syntax tree of a function; `None` if its source is not found, or is another one by now.
+    """Returns the syntax tree of a function; `None` if its source is not found, or has changed since.
 
     Args:
         function: The function. Its code does not name its file if it has been pickled by value.
-        file: The file that added its op, where it is looked for, too.
+        file: The file that added its op. The function is searched there, too.
     """
     if not isinstance(function, types.FunctionType):
         return None
@@ -31,7 +31,7 @@ def tree_of(function: Callable[..., Any], file: str | None) -> Function | None:
         tree = None if name is None else _parsed(name)
         for node in () if tree is None else ast.walk(tree):
             is_here = isinstance(node, Function) and _first_line(node) == code.co_firstlineno
-            # Two lambdas of one line with the same shape are the same function for us.
+            # Two lambdas of one line with the same shape count as the same function.
             if is_here and _compiled(cast("Function", node)) == _shape(code):
                 return cast("Function", node)
     return None
@@ -83,7 +83,7 @@ def _first_line(node: Function) -> int:
 
 
 def _compiled(node: Function) -> tuple[Any, ...] | None:
-    """Returns the shape of the code of a tree, without its names for places."""
+    """Returns the shape of the code of a tree, without its line numbers."""
     body: Any = ast.Expression(node) if isinstance(node, ast.Lambda) else ast.Module([node], [])
     code = compile(body, "<lint>", "eval" if isinstance(node, ast.Lambda) else "exec", dont_inherit=True)
     inner = [const for const in code.co_consts if inspect.iscode(const)]
@@ -91,9 +91,9 @@ def _compiled(node: Function) -> tuple[Any, ...] | None:
 
 
 def _shape(code: types.CodeType) -> tuple[Any, ...]:
-    """Returns the parts of code by which two functions of one line are told apart.
+    """Returns the parts of code that differ between two functions of one line.
 
-    A variable of the function around is a closure in one and a global in the other, so bytecode is not compared.
+    A variable of the outer function is a closure in one code and a global in the other, so bytecode is not compared.
     """
     constants = [const for const in code.co_consts if not inspect.iscode(const)]
     return code.co_name, code.co_varnames, repr(constants), sorted({*code.co_names, *code.co_freevars})

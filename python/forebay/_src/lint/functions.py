@@ -1,4 +1,4 @@
-"""Rules on Python functions: called twice on the same samples, and compared with what an expression would compute."""
+"""Rules on Python functions: they are called twice on the same samples, and compared with an expression."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from forebay.errors import ForebayError
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
 
-#: The seconds after which a function is not called any more.
+#: The seconds after which a function is no longer called.
 _SECONDS_MAX = 1.0
 #: Sources in which a column that is not read costs nothing.
 _COLUMNAR = frozenset(("parquet", "arrow", "mds", "litdata", "lance", "csv", "jsonl", "tar", "tfrecord"))
@@ -57,7 +57,7 @@ def _called(function: Callable[..., Any], sample: dict[str, Any], described: dic
     given = dict(sample) if reads is None else {name: sample[name] for name in reads}
     if described["batched"] and not _is_batch(sample):
         given = {name: _alone(value) for name, value in given.items()}
-    # The same generator each time: what differs then is not drawn from it.
+    # Each call gets an equal generator, so a difference does not come from the generator.
     more = (np.random.Generator(np.random.Philox(key=1)),) if described["with_rng"] else ()
     try:
         result = function(given, *more)

@@ -1,4 +1,4 @@
-"""`forebay lint`: runs a script, looks at the datasets at its top level, and reports findings."""
+"""`forebay lint`: runs a script, checks the datasets at its top level, and reports findings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from forebay.errors import ClosedError, DataError, ForebayError, FunctionError
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
 
-#: Errors that are of the data or of a function, and not of the machine.
+#: Errors that the data or a function cause, and not the machine.
 _OF_SAMPLES = (DataError, FunctionError)
 
 
@@ -29,7 +29,7 @@ class Report:
 
     Attributes:
         file: The script.
-        findings: In the order of datasets and lines.
+        findings: The findings, in the order of datasets and lines.
         datasets: The text for each dataset: its ops with their columns, and its cost.
         costs: The cost of each dataset; `None` where it was not measured.
     """
@@ -61,7 +61,7 @@ class Report:
 
 
 def lint(file: str | os.PathLike[str], run: bool = True) -> Report:
-    """Runs a script and looks at its datasets.
+    """Runs a script and checks its datasets.
 
     Args:
         file: The script.
@@ -86,7 +86,7 @@ def lint(file: str | os.PathLike[str], run: bool = True) -> Report:
             report.datasets[name] = [f"  the same as {other}"]
             continue
         _look(report, name, dataset, run)
-    # A dataset that another one continues has the same findings: they are told once.
+    # A dataset that another dataset continues has the same findings. They are reported once.
     known = {(f.rule, f.file, f.line, f.message): f for f in reversed(report.findings)}
     report.findings = sorted(known.values(), key=lambda f: (f.file or "", f.line, f.rule))
     return report
@@ -114,7 +114,7 @@ def _look(report: Report, name: str, dataset: Dataset, run: bool) -> None:
 
 
 def findings(name: str, written: Written, run: bool = True) -> list[Finding]:
-    """Returns the findings on one dataset, but for its cost.
+    """Returns the findings on one dataset, except those on its cost.
 
     >>> import forebay as fb
     >>> ds = fb.range(9).with_column("x", fb.col("id") * 2).with_column("x", fb.col("id") + 1)
@@ -126,7 +126,7 @@ def findings(name: str, written: Written, run: bool = True) -> list[Finding]:
 
 
 def _of_functions(name: str, written: Written) -> Iterator[Finding]:
-    """Yields the findings of running functions, up to the first op that fails."""
+    """Runs functions, and yields the findings up to the first op that fails."""
     for step in written.steps:
         if "function" not in step.op:
             continue
@@ -140,7 +140,7 @@ def _of_functions(name: str, written: Written) -> Iterator[Finding]:
         if failed:
             yield _of_error(failed[0].error, name, written.steps)
         unsteady = list(functions.deterministic(step, samples, name))
-        # A function that has to be rewritten anyway needs no hint.
+        # The user has to rewrite the function anyway, so it needs no hint.
         faster = [] if unsteady or failed else list(functions.as_expressions(step, samples, name))
         hints = [] if unsteady or failed else faster or list(functions.reads_all(step, written, name))
         yield from [*unsteady, *hints]
@@ -173,7 +173,7 @@ def _of_script(error: ForebayError) -> Finding:
 
 def command(file: str, strict: bool, as_json: bool, run: bool) -> int:
     """Prints a report, and returns the exit code."""
-    # A sample that fails is a finding, and no line of the log.
+    # A sample that fails becomes a finding, and not a line of the log.
     logging.getLogger("forebay").setLevel(logging.ERROR)
     report = lint(file, run)
     print(report.to_json() if as_json else report)

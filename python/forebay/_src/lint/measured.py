@@ -1,4 +1,4 @@
-"""What a dataset costs here: its first batch, its rate, the size of a sample, and the time of each op."""
+"""The cost of a dataset on this machine: its first batch, its rate, the size of a sample, and the time of each op."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 #: The seconds for which the rate is measured.
 SECONDS = 1.0
-#: The seconds after which it is given up.
+#: The seconds after which the measurement is given up.
 FIRST_SECONDS = 30.0
-#: Ops that may drop all rows, and the rows of the source that are read then.
+#: Ops that may drop all rows, and the most rows of the source that are read if there is such an op.
 _DROP, ROWS_MAX = frozenset(("filter_expr", "filter_function", "flat_map", "explode", "pack")), 1 << 20
 
 
@@ -31,10 +31,10 @@ class Measured:
         first_s: Seconds until the first batch (or sample).
         first_bytes: The bytes of its values.
         samples: The samples that were computed.
-        samples_per_s: Samples for each second; `None` if there were too few.
+        samples_per_s: Samples per second; `None` if there were too few samples.
         sample_bytes: The bytes of a sample.
-        ops: The ops that ran, in order: its name, its line, and its microseconds of a thread for each sample.
-        complete: Whether the epoch ended meanwhile.
+        ops: The ops that ran, in order: the name, the line, and the microseconds of a thread for each sample.
+        complete: Whether the epoch ended during the measurement.
     """
 
     first_s: float
@@ -62,7 +62,7 @@ class Measured:
 
 
 def measure(dataset: Dataset, written: Written) -> Measured | None:
-    """Iterates for a second; `None` if there are no samples."""
+    """Iterates for a second, and returns the cost; `None` if there are no samples."""
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,1 +1,1 @@
-"""`forebay preview`: samples before and behind each op, as a page without scripts or as a picture."""
+"""`forebay preview`: samples before and after each op, as a page without scripts or as a picture."""

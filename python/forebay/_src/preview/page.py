@@ -1,4 +1,4 @@
-"""One HTML page without scripts or addresses of other places: names and texts of users are escaped, values are cut."""
+"""One HTML page without scripts and without foreign addresses: users' names and texts are escaped, values are cut."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from forebay.errors import ForebayError, NotFoundError
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
 
-#: The samples in a notebook, the seconds after which they are given up, and the most columns.
+#: The samples in a notebook, the seconds after which the samples are left out, and the most columns.
 _SAMPLES, _SECONDS, _COLUMNS = 3, 2.0, 30
 #: Ops that may drop all rows.
 _DROP = frozenset(("filter_expr", "filter_function", "flat_map", "explode"))
@@ -33,7 +33,7 @@ def preview(
     seed: int = 0,
     epoch: int = 0,
 ) -> None:
-    """Runs a script, and writes a page with the first samples behind each op of its datasets.
+    """Runs a script, and writes a page with the first samples after each op of its datasets.
 
     Args:
         file: The script.

@@ -1,4 +1,4 @@
-"""The samples before and behind each op, side by side."""
+"""The samples before and after each op, side by side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forebay.errors import ForebayError
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
 
-#: Ops behind which there are other samples, or in another order.
+#: Ops that yield other samples, or the samples in another order.
 _OTHER = frozenset(
     ("batch", "explode", "flat_map", "mix", "pack", "repeat", "select_rows", "shard", "shuffle", "skip", "take")
 )
@@ -27,17 +27,17 @@ _SECONDS_MAX = 30.0
 
 @dataclass
 class Stage:
-    """The first samples behind an op (or of the source).
+    """The first samples after an op (or of the source).
 
     Attributes:
         text: The op in words.
         line: Its line; 0 for the source.
         types: The type of each column.
         samples: The first samples, or the one first batch.
-        before: The same samples before the op; empty if the op has other samples behind it.
-        kept: Behind a filter, of each sample before it whether it is kept.
+        before: The same samples before the op; empty if the op yields other samples.
+        kept: For a filter, whether it keeps each sample of `before`.
         is_batch: Whether `samples` has one batch.
-        errors: What failed.
+        errors: The errors of the op.
     """
 
     text: str
@@ -50,7 +50,7 @@ class Stage:
     errors: list[str] = field(default_factory=list)
 
     def changed(self) -> list[str]:
-        """Returns the columns that differ from those before the op; all if the samples are other ones."""
+        """Returns the columns that the op changes; all columns if it yields other samples."""
         if not self.before:
             return list(self.types)
         pairs = list(zip(self.before, self.samples, strict=True))
@@ -109,7 +109,7 @@ def _in_code(code: types.CodeType, name: str) -> bool:
 
 
 def _kept(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[bool]:
-    """Returns which samples a filter has kept: it changes none, so those behind it are some of those before it."""
+    """Returns which samples a filter has kept. It changes no sample, so a kept sample equals one of `before`."""
     kept, place = [], 0
     for sample in before:
         is_kept = place < len(after) and same(sample, after[place])

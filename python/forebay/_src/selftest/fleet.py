@@ -151,7 +151,7 @@ class Fleet:
         self.workers.append(self._worker(listen, to, "--advertise", of))
 
     def restart_workers(self, which: list[int]) -> None:
-        """Starts workers again at their addresses, in the places of those that ended."""
+        """Starts workers again, at the addresses and in the places of the workers that ended."""
         with ThreadPoolExecutor(max(1, len(which))) as pool:
             started = list(pool.map(self._worker, [self.workers[i].address for i in which]))
         for i, worker in zip(which, started, strict=True):

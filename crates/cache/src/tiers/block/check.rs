@@ -7,7 +7,7 @@ use crate::rows::table::{Shape, shapes};
 use crate::tiers::block::format::{BlockHeader, Layout, ReadAt, Trouble, open};
 use crate::tiers::block::read::{Reading, Want, are_right};
 
-/// The rows that are checked together have about so many bytes.
+/// The approximate bytes of the rows that are checked together.
 const STEP_BYTES: usize = 16 << 20;
 
 /// Reads every row of a block from an untrusted source, for the fuzzer. Returns how many rows are right.

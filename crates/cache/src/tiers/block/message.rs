@@ -1,4 +1,4 @@
-//! What the writer of a tier is handed.
+//! The messages to the writer of a tier.
 
 use std::sync::Arc;
 

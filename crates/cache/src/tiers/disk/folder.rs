@@ -9,7 +9,7 @@
 //! claims/<page>             locked by the process that fetches a page
 //! ```
 //!
-//! Invariants: the blocks, with those that are being written, never exceed the quota of the process that writes. A
+//! Invariants: the blocks, complete or being written, never exceed the quota of the process that writes. A
 //! crash leaves a temporary file, or a claim, that is not locked, and a file of pages that is longer than its content.
 //! The next process that opens the folder deletes the former and truncates the latter. Waits are bounded by
 //! [`LOCK_WAIT`]. Locks are `flock`: they end with their process.

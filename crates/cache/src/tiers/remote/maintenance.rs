@@ -130,7 +130,7 @@ fn look(cache: &CacheState, tier: &dyn RemoteTier, state: &Arc<PrefixState>) -> 
     remote.heard(state.key, has_news)
 }
 
-/// Adds the new blocks of a prefix, and forgets those that are gone. Returns whether any are new.
+/// Adds the new blocks of a prefix, and forgets the blocks that are gone. Returns whether any are new.
 fn take_in_changes(cache: &CacheState, tier: &dyn RemoteTier, state: &Arc<PrefixState>) -> bool {
     let remote = tier.remote();
     let Some(Changes { new, gone }) = remote.look(state.key) else { return false };

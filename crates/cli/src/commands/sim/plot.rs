@@ -16,8 +16,8 @@ pub(super) struct Series<'a> {
     workers: &'a [(f64, u32)],
 }
 
-/// Returns the series of each policy: all workers, or with several kinds those of each, without the simulations of
-/// single kinds.
+/// Returns the series of each policy: all workers, or with several kinds the workers of each kind, without the
+/// simulations of single kinds.
 pub(super) fn series(outcomes: &[Outcome]) -> Vec<Series<'_>> {
     let mixed: Vec<_> = outcomes.iter().filter(|outcome| outcome.kinds.len() > 1).collect();
     match mixed.as_slice() {

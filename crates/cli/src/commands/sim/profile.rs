@@ -20,7 +20,7 @@ impl Profile {
     /// workers, and a consumer's ops follow them, for the same rows.
     ///
     /// # Errors
-    /// Invalid when there are no figures of them.
+    /// Invalid when the ops have no figures.
     pub(super) fn ops(&self) -> Result<Vec<Op>> {
         let of = |at: &str| self.ops.iter().filter(|op| op.at == at).collect::<Vec<_>>();
         let (workers, reader) = (of("workers"), of("reader"));
@@ -31,7 +31,7 @@ impl Profile {
                 Error::invalid("it has no measurements of ops").hint("ask again once the job has run for a while")
             );
         }
-        // A batch relative to all work of the workers, and to all rows that a consumer had from that by then.
+        // The part of a batch in all work of the workers, and in all rows that consumers have received from them.
         let part = self.figures.compute / (all / 1e6);
         let first = reader.first().map_or(last, |op| op.rows_in.max(1.0));
         let op = |part: f64| move |op: &Shared| Op { cost: part * op.us() / 1e6, bytes: part * op.bytes_out };
@@ -101,7 +101,7 @@ impl Figures {
     }
 
     /// Returns the share of the workers' time that reached the trainer if they could not keep up: delivered batches,
-    /// and those made ahead.
+    /// and batches made ahead.
     pub(super) fn efficiency(&self) -> f64 {
         let most = f64::from(self.workers) * self.supply;
         if self.waited > SATURATED && most > 0.0 { (self.delivered.max(self.made) / most).min(1.0) } else { 1.0 }

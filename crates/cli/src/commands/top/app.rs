@@ -1,4 +1,4 @@
-//! What `top` shows, and what a key does. Pure.
+//! The content of `top`'s screen, and the effects of keys. Pure.
 
 use forebay_core::Result;
 use forebay_dashboard::model::Page;
@@ -8,10 +8,10 @@ use super::feed::{JobId, Look};
 
 /// The most characters of a filter.
 const FILTER_CHARS_MAX: usize = 60;
-/// The orders of the list of jobs, as a page knows them.
+/// The orders of the list of jobs, by their names in a [`Page`].
 const ORDERS: [&str; 3] = ["state", "waited", "name"];
 
-/// What is on the screen.
+/// The view on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
     Jobs,
@@ -20,11 +20,11 @@ pub(super) enum View {
     Job,
 }
 
-/// What follows from a key.
+/// The effect of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Then {
     Go,
-    /// Look at this job in full, or at none.
+    /// Watch this job in full, or none.
     Watch(Option<JobId>),
     End,
 }
@@ -33,7 +33,7 @@ pub(super) enum Then {
 #[derive(Debug)]
 pub(super) struct App {
     pub(super) service: String,
-    /// The last look that worked.
+    /// The last look without an error.
     pub(super) look: Option<Look>,
     /// Why the last look failed.
     pub(super) failure: Option<String>,
@@ -61,7 +61,7 @@ impl App {
         }
     }
 
-    /// Takes up a look.
+    /// Accepts a look, or the error of one.
     pub(super) fn take(&mut self, look: Result<Look>) {
         match look {
             Ok(look) => (self.look, self.failure) = (Some(look), None),
@@ -101,7 +101,7 @@ impl App {
         jobs.get(self.selected).map(|job| (job.tenant.clone(), job.name.clone()))
     }
 
-    /// Obeys a key.
+    /// Handles a key.
     pub(super) fn press(&mut self, key: KeyCode, modifiers: KeyModifiers) -> Then {
         if key == KeyCode::Char('c') && modifiers.contains(KeyModifiers::CONTROL) {
             return Then::End;

@@ -1,4 +1,4 @@
-//! The screen of `top`. Pure: a terminal of any size shows what fits.
+//! The screen of `top`. Pure. A small terminal shows fewer columns and rows.
 
 use forebay_client::JobStatus;
 use forebay_dashboard::model::{Detail, Op, Overview, Snapshot, Worker};

@@ -1,6 +1,6 @@
-//! Looks at a service on a thread of its own, so that keys work while a dispatcher does not answer.
+//! Asks a service for its state on a thread of its own, so that keys work while a dispatcher does not answer.
 //!
-//! Bounds: one look waits to be shown.
+//! Bounds: at most one look waits for the screen.
 
 #![expect(clippy::disallowed_methods, reason = "a thread looks every two seconds; looks have a time")]
 
@@ -21,7 +21,7 @@ const TURN: Duration = Duration::from_millis(100);
 /// The tenant and the name of a job.
 pub(super) type JobId = (String, String);
 
-/// One look at a service.
+/// A look: the state of a service at one time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Look {
     pub(super) snapshot: Snapshot,
@@ -76,7 +76,7 @@ fn look_on(service: &Service, every: Duration, watched: &Mutex<Option<JobId>>, l
     }
 }
 
-/// Looks once.
+/// Asks the service for its state once.
 ///
 /// # Errors
 /// Those of the calls.

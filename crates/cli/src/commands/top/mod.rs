@@ -1,7 +1,7 @@
 //! `forebay top`: the jobs and workers of a service in this terminal.
 //!
-//! - `feed`: the thread that looks at the service; `app`: what is shown and what a key does, pure; `draw`: the screen,
-//!   pure; `print`: one look as text or JSON.
+//! - `feed`: the thread that asks the service for its state (a look); `app`: the content of the screen and the effects
+//!   of keys, pure; `draw`: the screen, pure; `print`: one look as text or JSON.
 
 mod app;
 mod draw;
@@ -18,7 +18,7 @@ use super::connect;
 use crate::arguments::Top;
 use app::{App, Then};
 
-/// How often the screen takes up keys and looks.
+/// How often the screen checks for keys and looks.
 const TURN: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(arguments: &Top) -> Result<()> {
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Top) -> Result<()> {
     let feed = feed::Feed::start(service, Duration::from_secs_f64(arguments.every))?;
     let mut terminal = ratatui::try_init()?;
     let shown = show(&mut terminal, &feed, &arguments.list.service);
-    // The terminal of a user who ends `top` is as it was, also after an error.
+    // After `top`, also after an error, the terminal must be as it was before.
     ratatui::restore();
     shown
 }

@@ -43,7 +43,7 @@ pub(super) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share))
 }
 
-/// Returns a name that a terminal can show, of at most so many characters.
+/// Returns a name that a terminal can show, of at most `most` characters.
 pub(super) fn cut(name: &str, most: usize) -> String {
     let name = harmless(name);
     match name.char_indices().nth(most) {

@@ -26,7 +26,7 @@ impl IdleTime {
         Self { since: now, unbilled_us: 0 }
     }
 
-    /// Notes that the worker's threads were busy for so many microseconds.
+    /// Notes that the worker's threads were busy for `micros` microseconds.
     pub(in crate::state) fn note_spent(&mut self, micros: u64) {
         self.unbilled_us = self.unbilled_us.saturating_add(micros);
     }

@@ -79,7 +79,7 @@ impl FleetMix {
         parts(mix, &self.paces, &claims.iter().map(of).collect::<Vec<_>>())
     }
 
-    /// Returns so many units in threads of pace 1.
+    /// Converts a number of units to threads of pace 1.
     fn need(&self, wanted: u32, unit: &Unit) -> f64 {
         f64::from(wanted) * unit.capacity(&self.paces)
     }

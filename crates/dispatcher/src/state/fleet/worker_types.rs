@@ -54,7 +54,7 @@ impl WorkerType {
     /// Checks a worker's report of its type.
     ///
     /// # Errors
-    /// Those of [`check_worker_type`] and [`check_price`].
+    /// Errors of [`check_worker_type`] and [`check_price`].
     pub(crate) fn new(name: &str, price: f64, spot: bool) -> Result<Self> {
         check_worker_type(name)?;
         check_price(price)?;

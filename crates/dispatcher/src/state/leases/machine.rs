@@ -48,11 +48,11 @@ pub(in crate::state) struct Leases {
     pub(in crate::state::leases) notices: Vec<Notice>,
 }
 
-/// When leases were last looked at.
+/// The time of the last check of leases.
 #[derive(Debug)]
 pub(in crate::state::leases) struct Clock {
     pub(in crate::state::leases) ticked: Ticks,
-    /// When late splits were last looked for.
+    /// The time of the last search for late splits.
     pub(in crate::state::leases) speculated: Ticks,
     /// When a newcomer last took splits of others.
     pub(in crate::state::leases) newcomer_rebalanced: Ticks,

@@ -8,7 +8,7 @@ use crate::records::{ConsumerKey, JobRecord};
 
 #[derive(Debug, Clone)]
 pub(in crate::state) enum Notice {
-    /// A consumer has read so many epochs of its job to the end.
+    /// A consumer has read more epochs of its job to the end: the job, and the number of these epochs.
     EpochsRead(Arc<JobRecord>, u64),
     /// The session of a consumer began, or another process took it over.
     Attached(ConsumerKey),

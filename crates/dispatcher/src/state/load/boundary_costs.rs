@@ -45,7 +45,7 @@ impl BoundaryCosts {
         self.rows.get(self.at).map_or((0.0, 0.0), |row| (row.after, row.bytes))
     }
 
-    /// Returns the cost of a batch of so many rows at each boundary; at the current one workers spend `compute` seconds
+    /// Returns the cost of a batch of `rows` rows at each boundary; at the current one workers spend `compute` seconds
     /// of one thread.
     pub(in crate::state) fn of_batch(&self, rows: f64, compute: f64) -> Arc<[Cut]> {
         let of = |row: &RowCost| Cut {

@@ -50,7 +50,7 @@ impl ConsumerReports {
         }
     }
 
-    /// Fills in what a consumer reported.
+    /// Fills in the sums of a consumer's reports.
     pub(in crate::state) fn describe(&self, now: Ticks, status: &mut ConsumerStatus) {
         let Some(reports) = self.0.get(&status.consumer) else { return };
         let is_recent = |(began, _): &&(Ticks, ConsumerSums)| now - *began < RECENT;

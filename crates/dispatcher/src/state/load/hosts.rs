@@ -80,7 +80,7 @@ impl SendCost {
         Self(Wire { send: send * share, receive: receive * share, bandwidth: None })
     }
 
-    /// Returns the seconds of a worker's thread for so many bytes.
+    /// Returns the seconds of a worker's thread for sending `bytes` bytes.
     pub(in crate::state) fn by_worker(&self, bytes: f64) -> f64 {
         self.0.send * bytes
     }

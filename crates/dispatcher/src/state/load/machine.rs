@@ -184,7 +184,7 @@ impl Load {
         }
     }
 
-    /// Fills in what the consumers of a job reported.
+    /// Fills in the sums of the reports of a job's consumers.
     pub(in crate::state) fn describe_consumers(&self, now: Ticks, job: u64, consumers: &mut [ConsumerStatus]) {
         if let Some(job) = self.jobs.get(&job) {
             consumers.iter_mut().for_each(|consumer| job.reports.describe(now, consumer));

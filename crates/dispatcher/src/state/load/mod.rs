@@ -7,7 +7,7 @@
 //! - `hosts`: the cores that the hosts of a job's consumers have to spare.
 //! - `network_cost`: the CPU time that a byte over the network takes at each end.
 //! - `dataset_profile`: figures of the jobs on a dataset, for the next job on it.
-//! - `consumer_reports`: what consumers reported, in all and in the last minute, for display.
+//! - `consumer_reports`: the sums of consumers' reports, in all and in the last minute, for display.
 //! - `caching`: the cache of each worker for a job, for display.
 
 pub(super) mod boundary_costs;

@@ -196,7 +196,7 @@ impl Scaling {
     }
 }
 
-/// Returns the portions of so many workers that jobs with these claims can count on.
+/// Returns the portions of `workers` workers that jobs with these claims can count on.
 pub(in crate::state) fn portions(workers: u32, claims: &[Claim]) -> Vec<Portion> {
     share(workers, claims).into_iter().map(|workers| Portion { workers, ..Portion::ALL }).collect()
 }

@@ -10,7 +10,7 @@ fn create(world: &mut World, name: &str) -> usize {
     world.consumers.len() - 1
 }
 
-/// A worker reports which jobs are held up there, and requests so many splits.
+/// A worker reports which jobs are held up there, and requests `splits` splits.
 fn says(world: &mut World, worker: usize, held_up: &[u64], splits: u32) {
     let session = world.workers[worker].session.expect("connected");
     let said = WorkerHeartbeat { held_up: held_up.to_vec(), ..WorkerHeartbeat::default() };

@@ -15,7 +15,7 @@ fn want(world: &mut World, worker: usize, splits: u32) {
     world.flush();
 }
 
-/// Attaches a consumer 20 ms later, and sends it what it gets.
+/// Attaches a consumer 20 ms later, and delivers its events.
 fn attach(world: &mut World, consumer: usize, window: u32) {
     world.now = world.now + Duration::from_millis(20);
     world.attach(consumer, 0, window);
@@ -44,7 +44,7 @@ fn a_consumer_that_comes_to_full_workers_gets_its_share_of_what_waits_there() {
     assert!(all[2] >= 6 && all[0] >= 2 && all[1] >= 2, "no more than waited there: {all:?}");
     assert_eq!(all.iter().sum::<usize>(), 12, "no worker holds more than it requested");
     world.check_replay();
-    // What lost its place is granted again, in order.
+    // The splits that lost their places are granted again, in order.
     want(&mut world, 0, 40);
     let positions: Vec<_> = world.state.leases.held(world.consumers[ENDLESS].key).0.iter().map(|(p, ..)| *p).collect();
     assert!(positions.len() > 6 && (0..).zip(&positions).all(|(i, p)| *p == Position::new(0, i)), "{positions:?}");
@@ -86,7 +86,8 @@ fn a_lower_priority_takes_no_place_and_a_higher_one_takes_all_that_wait() {
 }
 
 proptest! {
-    /// However jobs come to full workers: each gets a split at once, and no worker loses one that it may have begun.
+    /// In any order in which jobs come to full workers, each gets a split at once, and no worker loses a split that it
+    /// may have begun.
     #[test]
     fn a_consumer_never_waits_for_a_split_of_another_one_to_end(
         rooms in prop::collection::vec(1u32..8, 1..=WORKERS),

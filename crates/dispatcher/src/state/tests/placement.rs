@@ -1,5 +1,5 @@
 //! The placement boundary of a job: decided with its workers, named in each lease, moved back from a trainer that lacks
-//! cores; and what a job with known op costs begins with.
+//! cores; and the first boundary of a job with known op costs.
 
 use forebay_policy::placement::{Objective, Prices};
 use forebay_policy_lab::baselines;

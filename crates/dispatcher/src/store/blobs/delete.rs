@@ -48,7 +48,7 @@ impl BlobStore {
     /// Removes the blobs of all tenants that were not in `needed` for `grace`. Returns how many were removed.
     ///
     /// # Errors
-    /// Those of the disk; Unavailable when etcd does not answer.
+    /// Errors of the disk; Unavailable when etcd does not answer.
     pub(crate) fn collect_garbage(
         &self,
         needed: &HashSet<BlobKey>,
@@ -101,7 +101,7 @@ impl BlobStore {
     /// Counts the bytes of each tenant, without uploads under way.
     ///
     /// # Errors
-    /// Those of the disk; Unavailable when etcd does not answer.
+    /// Errors of the disk; Unavailable when etcd does not answer.
     pub(in crate::store) fn count(&self) -> Result<BTreeMap<String, u64>> {
         let mut bytes = BTreeMap::new();
         let keys = match &self.etcd {
@@ -122,7 +122,7 @@ impl BlobStore {
     }
 }
 
-/// Lists the blobs in a folder and in the folders of tenants, including those that were set aside.
+/// Lists the blobs in a folder and in the folders of tenants, including blobs that were set aside.
 fn list(dir: &Path) -> Result<BTreeSet<BlobKey>> {
     let names = |dir: &Path| -> Result<Vec<String>> {
         let entries = std::fs::read_dir(dir).map_err(|e| at(dir, e))?;

@@ -1,8 +1,7 @@
 //! Finds garbage: the blobs that no job has needed for a grace period. Without a clock and without I/O.
 //!
-//! Invariants: a blob is due only if it was unneeded at two looks a grace period apart, and no caller wanted it in
-//! between. While a blob is being deleted, no caller is told that it exists: callers that want it wait until it is
-//! gone.
+//! Invariants: a blob is due only if no job needed it at two checks a grace period apart, and no caller wanted it in
+//! between. While a blob is being deleted, no call reports that it exists: callers that want it wait until it is gone.
 //! Bounds: one entry for each blob; a caller waits as long as a deletion takes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};

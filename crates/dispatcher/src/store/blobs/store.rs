@@ -48,7 +48,7 @@ impl BlobStore {
     /// Opens the folder of this dispatcher alone, and removes the temporary files of a crash.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(crate) fn open(state_dir: &Path, bytes_max: u64) -> Result<Self> {
         let dir = state_dir.join("blobs");
         let modes = Modes::of(&dir).map_err(|e| at(&dir, e))?;
@@ -60,7 +60,7 @@ impl BlobStore {
     /// garbage in its own folder only.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(crate) fn shared(dir: &Path, service: &ServiceId, bytes_max: u64) -> Result<Self> {
         let modes = Modes::of(dir).map_err(|e| at(dir, e))?;
         let dir = dir.join(service.as_str());
@@ -85,7 +85,7 @@ impl BlobStore {
     /// Opens the folder of this dispatcher, as a cache of the blobs in etcd.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(crate) fn cached(state_dir: &Path, bytes_max: u64, etcd: EtcdBlobs) -> Result<Self> {
         Ok(Self { etcd: Some(etcd), ..Self::open(state_dir, bytes_max)? })
     }
@@ -128,7 +128,7 @@ impl BlobStore {
     /// Returns the blobs that do not exist, of these.
     ///
     /// # Errors
-    /// Those of [`BlobStore::has`].
+    /// Errors of [`BlobStore::has`].
     pub(crate) fn missing(&self, ids: impl IntoIterator<Item = BlobId>) -> Result<Vec<BlobId>> {
         let lacks = |id: BlobId| match self.has(&id) {
             Ok(true) => None,
@@ -141,7 +141,7 @@ impl BlobStore {
     /// Stores bytes as a blob.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(crate) fn put(&self, bytes: &[u8]) -> Result<BlobId> {
         let id = BlobId::of(bytes);
         if !self.has(&id)? {
@@ -155,7 +155,7 @@ impl BlobStore {
     /// Begins an upload.
     ///
     /// # Errors
-    /// Invalid when `id` is no hash; those of the disk.
+    /// Invalid when `id` is no hash; errors of the disk.
     pub(crate) fn receive(&self, id: &str) -> Result<BlobUpload> {
         check(id)?;
         BlobUpload::new(self.clone(), BlobId(id.to_owned()))

@@ -30,7 +30,7 @@ pub(crate) struct BlobUpload {
 
 impl BlobUpload {
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(in crate::store) fn new(store: BlobStore, id: BlobId) -> Result<Self> {
         store.modes.folder(&store.dir).map_err(|e| at(&store.dir, e))?;
         let part = store.dir.join(format!("{}.part", uuid::Uuid::new_v4()));
@@ -59,7 +59,7 @@ impl BlobUpload {
     /// Takes the next part.
     ///
     /// # Errors
-    /// Exhausted when the blob is too large; those of the disk.
+    /// Exhausted when the blob is too large; errors of the disk.
     pub(crate) fn write(&mut self, part: &[u8]) -> Result<()> {
         self.bytes += part.len() as u64;
         if self.bytes > self.store.bytes_max {
@@ -77,7 +77,7 @@ impl BlobUpload {
     /// Moves the blob to its place.
     ///
     /// # Errors
-    /// Data when the bytes do not have the id's hash; those of the disk.
+    /// Data when the bytes do not have the id's hash; errors of the disk.
     pub(crate) fn finish(mut self) -> Result<()> {
         let hash = self.hasher.finalize().to_hex();
         if hash.as_str() != self.id.0 {

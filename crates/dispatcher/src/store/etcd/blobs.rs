@@ -55,17 +55,17 @@ impl EtcdBlobs {
     /// Returns the number of bytes of a blob, if it exists.
     ///
     /// # Errors
-    /// Unavailable when etcd does not answer; Data when it is no number.
+    /// Unavailable when etcd does not answer; Data when the value is no number.
     pub(crate) fn size(&self, id: &str) -> Result<Option<u64>> {
         let Some(kv) = self.get(&self.keys.blob(&self.tenant, id))? else { return Ok(None) };
         let size = std::str::from_utf8(&kv.value).ok().and_then(|text| text.parse().ok());
         size.map(Some).ok_or_else(|| Error::data(format!("the size of blob {id} in etcd is no number")))
     }
 
-    /// Writes a blob of so many `bytes`, in the parts that `read` returns.
+    /// Writes a blob of `bytes` bytes, in the parts that `read` returns.
     ///
     /// # Errors
-    /// Those of etcd; those of `read`.
+    /// Errors of etcd; errors of `read`.
     pub(crate) fn write(&self, id: &str, bytes: u64, mut read: impl FnMut(usize) -> Result<Vec<u8>>) -> Result<()> {
         for part in 0..parts(bytes) {
             self.put(put(self.keys.blob_part(&self.tenant, id, part), read(VALUE_BYTES_MAX)?, 0))?;
@@ -76,7 +76,7 @@ impl EtcdBlobs {
     /// Calls `see` with the parts of a blob.
     ///
     /// # Errors
-    /// Data when a part is missing; those of etcd; those of `see`.
+    /// Data when a part is missing; errors of etcd; errors of `see`.
     pub(crate) fn read(&self, id: &str, bytes: u64, mut see: impl FnMut(Bytes) -> Result<()>) -> Result<()> {
         for part in 0..parts(bytes) {
             let kv = self.get(&self.keys.blob_part(&self.tenant, id, part))?;

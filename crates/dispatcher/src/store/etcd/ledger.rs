@@ -30,7 +30,8 @@ use crate::leader::term::Term;
 use crate::records::{Batch, Ledger};
 use crate::store::rows;
 
-/// The state is written anew after so many batches, or when the log is larger than it, and than this many bytes.
+/// The state is written anew after this many batches, or when the log is larger than the state and than
+/// `LOG_BYTES_MIN`.
 const LOG_BATCHES_MAX: u64 = 1000;
 const LOG_BYTES_MIN: usize = 1 << 20;
 

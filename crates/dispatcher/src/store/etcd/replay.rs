@@ -1,6 +1,7 @@
 //! Reads the ledger in etcd: the last state, and the batches since then.
 //!
-//! Invariant: it is read whole, or refused with the key whose value is missing or differs from what was written.
+//! Invariant: the ledger is read as a whole, or refused with the key whose value is missing or is not as it was
+//! written.
 
 use forebay_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -37,7 +38,7 @@ pub(super) fn check_format(found: u64, keys: &Keys) -> Result<()> {
 }
 
 /// # Errors
-/// Data, with the key, when it is none.
+/// Data, with the key, when the value cannot be read.
 pub(super) fn read_meta(kv: &KeyValue) -> Result<Meta> {
     serde_json::from_slice(&kv.value).map_err(|e| unreadable(&kv.key, &e.to_string()))
 }

@@ -30,7 +30,7 @@ impl Format {
     /// Detects the format by its first bytes.
     ///
     /// # Errors
-    /// Data when it is none of them.
+    /// Data when the bytes are in none of these formats.
     pub fn sniff(bytes: &[u8]) -> Result<Self> {
         match bytes {
             [0xFF, 0xD8, 0xFF, ..] => Ok(Self::Jpeg),

@@ -28,7 +28,7 @@ widest! {
             let three = |row: [&[u8]; 3]| u32::from(row[0][i]) + u32::from(row[1][i]) + u32::from(row[2][i]);
             let centre = u32::from(own[1][i]);
             let sum = three(above) + three(own) + three(below) + 4 * centre;
-            // To nearest: no thirteenth is halfway between two levels.
+            // Rounds to nearest: no multiple of 1/13 is halfway between two levels.
             let mean = (2 * sum + 13) / 26;
             let v = centre as f32;
             *to = level(v + (mean as f32 - v) * moved);

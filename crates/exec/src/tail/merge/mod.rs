@@ -20,7 +20,7 @@ mod pending;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_core::{ConsumerIndex, Epoch, Ordinal, Result};
+use forebay_core::{ChunkPlace, ConsumerIndex, Epoch, Ordinal, Result, Track, tracer};
 use forebay_data::Chunk;
 use forebay_plan::{Batching, OnError, Op, TailStep};
 
@@ -28,6 +28,7 @@ use crate::executable::Executable;
 use crate::ops::compiled_op::CompiledOp;
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::OpSlot;
+use crate::profile::span_log::SpanLog;
 use crate::skip::isolation::Isolation;
 use crate::skip::known_skips::KnownSkips;
 use crate::skip::skip_log::{Budget, SkipLog, SkippedSample};
@@ -77,6 +78,8 @@ pub struct Merge {
     /// Counts the cost of packing, and of making batches.
     packing: Option<OpSlot>,
     grouping: Option<OpSlot>,
+    /// The number of the stream in traces.
+    stream: u64,
 }
 
 impl Merge {
@@ -173,6 +176,7 @@ impl Merge {
             scratch: Scratch::default(),
             packing,
             grouping,
+            stream: tracer().next_stream(),
         };
         merge.satisfied = merge.is_full();
         Ok(merge)
@@ -203,6 +207,16 @@ impl Merge {
         self.skips.take()
     }
 
+    /// Returns the number of the stream in traces of this process.
+    pub fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    /// Returns the track of a stream in traces of this process.
+    pub fn track(stream: u64) -> Track {
+        Track::Named(format!("iterator {stream}").into())
+    }
+
     /// Says whether a chunk of the epoch is still needed.
     pub fn wants(&self, split: u64, index: u64) -> bool {
         !self.next.has_passed(split, index)
@@ -214,6 +228,16 @@ impl Merge {
     /// # Errors
     /// Any error of the tail's ops; Data when more samples were skipped than the budget allows.
     pub fn push(&mut self, split: u64, index: u64, chunk: Chunk) -> Result<()> {
+        let place = ChunkPlace { stream: self.stream, epoch: self.next.epoch, split, chunk: index };
+        let log = SpanLog::if_traced(place, || Some(Self::track(place.stream)));
+        self.scratch.log_spans(log.clone());
+        let pushed = self.push_chunk(split, index, chunk);
+        log.iter().for_each(|log| log.end("merge"));
+        self.scratch.log_spans(None);
+        pushed
+    }
+
+    fn push_chunk(&mut self, split: u64, index: u64, chunk: Chunk) -> Result<()> {
         let (counters, tally) = (self.counters_out(), self.skips.tally);
         let part = self.next.take_part(split, index);
         self.discard += part;

@@ -82,7 +82,7 @@ fn each_common_character_is_of_the_same_class_in_both() {
     let tokenizers = tokenizers();
     let common: Vec<char> = ('\0'..=char::MAX).filter(|c| common(*c)).collect();
     assert!(common.len() > 30_000);
-    // Most are of two scripts, of which one character in sixteen is enough.
+    // Most characters are of two scripts. Of these, one character in sixteen is enough.
     let many = |c: &char| matches!(*c as u32, 0x4E00..=0x9FA5 | 0xAC00..=0xD7A3);
     for (number, c) in common.iter().filter(|c| !many(c) || (**c as u32).is_multiple_of(16)).enumerate() {
         let mut text = String::new();

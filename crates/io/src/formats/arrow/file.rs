@@ -60,8 +60,8 @@ pub(crate) struct File {
     place: Place,
     /// The columns that are decoded.
     projection: Vec<usize>,
-    /// The decoder, and how many dictionaries it has read. A stream may have dictionaries between its record batches; then this is the decoder of
-    /// the record batch that was read last.
+    /// The decoder, and how many dictionaries it has read. A stream may have dictionaries between its record batches.
+    /// In that case this is the decoder for the record batch that was read last.
     decoder: Mutex<Option<(usize, Arc<FileDecoder>)>>,
 }
 
@@ -99,7 +99,8 @@ pub(crate) fn table(object: Arc<Object>, stop: &AtomicBool) -> Result<Table> {
     blocks.iter().enumerate().map(rows).collect::<Result<_>>().map(Table::Groups)
 }
 
-/// Refuses a file whose footer names no record batch, although one is there: behind the schema is the mark of the end.
+/// Refuses a file that has a record batch although its footer names none. In an empty file, the mark of the end follows
+/// the schema.
 fn check_empty(object: &Object) -> Result<()> {
     let begin = MAGIC.len().next_multiple_of(8) as u64;
     match stream::has_batches(object, begin)? {

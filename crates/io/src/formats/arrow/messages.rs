@@ -1,4 +1,4 @@
-//! Messages of a file or a stream, read without belief in the lengths that they state.
+//! Messages of a file or a stream. The lengths that they state are checked before use.
 
 use arrow_array::RecordBatch;
 use arrow_buffer::{Buffer, MutableBuffer};
@@ -13,9 +13,9 @@ use crate::store::Object;
 pub(super) const HEAD_BYTES_MAX: u64 = 64 << 20;
 /// The bytes before each compressed buffer, which say how long it is without compression.
 const LENGTH_BYTES: usize = 8;
-/// No byte of LZ4 stands for more bytes: the length of a match goes on with bytes that count to 255,
+/// The most bytes that one byte of LZ4 expands to: each byte of the length of a match counts up to 255.
 const LZ4_RATIO_MAX: u64 = 255;
-/// and none of Zstandard: a block of 128 KiB that is all one byte takes four.
+/// The most bytes that one byte of Zstandard expands to: a block of 128 KiB of one repeated byte takes four bytes.
 const ZSTD_RATIO_MAX: u64 = 32 << 10;
 
 /// Parts of a record batch.
@@ -36,7 +36,7 @@ impl Iterator for Batches {
     }
 }
 
-/// Reads a block: its head, and with `whole` what follows.
+/// Reads the head of a block, and with `whole` also its body.
 pub(super) fn read(object: &Object, block: &Block, whole: bool) -> Result<Buffer> {
     let uri = object.uri();
     let len = |n: i64| u64::try_from(n).map_err(|_| corrupt(uri, "a length below zero"));
@@ -50,7 +50,7 @@ pub(super) fn read(object: &Object, block: &Block, whole: bool) -> Result<Buffer
     Ok(bytes.into())
 }
 
-/// Returns the head of a block, which begins with its length, and since version 0.15 with a mark before that.
+/// Returns the head of a block. The block begins with the length of the head; since version 0.15 a mark precedes it.
 pub(super) fn message(block: &[u8]) -> std::result::Result<Message<'_>, ArrowError> {
     let marked = block.starts_with(&[0xff; 4]);
     let head = block.get(if marked { 8 } else { 4 }..);
@@ -58,8 +58,8 @@ pub(super) fn message(block: &[u8]) -> std::result::Result<Message<'_>, ArrowErr
     root_as_message(head).map_err(|e| ArrowError::ParseError(e.to_string()))
 }
 
-/// Returns the rows of a record batch of `columns` columns. The length of its first column says so too: a batch whose
-/// head was damaged must not lose its rows without an error.
+/// Returns the number of rows of a record batch of `columns` columns. The length of its first column must be the same:
+/// a batch with a damaged head must not lose rows without an error.
 pub(super) fn rows_of(batch: arrow_ipc::RecordBatch<'_>, columns: usize) -> std::result::Result<u64, ArrowError> {
     let rows = batch.length();
     let first = batch.nodes().and_then(|nodes| nodes.iter().next()).map(arrow_ipc::FieldNode::length);
@@ -70,7 +70,7 @@ pub(super) fn rows_of(batch: arrow_ipc::RecordBatch<'_>, columns: usize) -> std:
     })
 }
 
-/// Refuses a block whose compressed buffers say that they are more than they can be, or than memory should be asked for.
+/// Refuses a block whose compressed buffers state a size above the ratio of the codec or above the memory limit.
 pub(super) fn check_sizes(uri: &str, bytes: &Buffer, block: &Block) -> Result<()> {
     let sizes = || {
         let message = message(bytes)?;
@@ -81,10 +81,10 @@ pub(super) fn check_sizes(uri: &str, bytes: &Buffer, block: &Block) -> Result<()
         let Some(compression) = batch.compression() else { return Ok(0) };
         let ratio = if compression.codec() == CompressionType::ZSTD { ZSTD_RATIO_MAX } else { LZ4_RATIO_MAX };
         let size = |buffer: &arrow_ipc::Buffer| {
-            // One of no bytes has no length before it either: what is there is the next one's.
+            // An empty buffer has no length prefix: the bytes at its offset belong to the next buffer.
             let at = usize::try_from(buffer.offset()).ok().filter(|_| buffer.length() > 0)?;
             let prefix = body.get(at..at.checked_add(LENGTH_BYTES)?)?;
-            // Without compression it is -1.
+            // The prefix of an uncompressed buffer is -1.
             u64::try_from(i64::from_le_bytes(prefix.try_into().ok()?)).ok()
         };
         batch.buffers().into_iter().flatten().try_fold(0u64, |total, buffer| {
@@ -107,7 +107,7 @@ pub(super) fn corrupt(uri: &str, what: &str) -> Error {
         .hint("the file is truncated, corrupt or of another format: write or fetch it again")
 }
 
-/// Runs the decoder, whose checks of corrupt files are in part panics, and says which file it was.
+/// Runs the decoder and names the file in its errors. The decoder reports some corrupt files by a panic.
 pub(super) fn guarded<T>(uri: &str, decode: impl FnOnce() -> std::result::Result<T, ArrowError>) -> Result<T> {
     match expect_panics(decode) {
         Ok(decoded) => decoded.map_err(|e| corrupt(uri, &e.to_string())),

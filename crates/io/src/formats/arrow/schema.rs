@@ -10,7 +10,7 @@ use forebay_plan::Merged;
 
 /// Arrow's name for a tensor whose shape differs from row to row.
 const VARIABLE_SHAPE: &str = "arrow.variable_shape_tensor";
-/// The most dimensions of a tensor, as NumPy has: what says more is damaged, and its shape would take gigabytes.
+/// The most dimensions of a tensor, as in NumPy. A schema with more is damaged, and its shape would take gigabytes.
 const RANK_MAX: usize = 64;
 
 /// Says whether a column is such a tensor.

@@ -29,7 +29,8 @@ pub(crate) use record::{Fields, Scanner};
 /// Bytes that are read ahead at once.
 const WINDOW: usize = 64 << 10;
 
-/// Says whether a record is an empty line: such lines at the end of a file are none of its rows. Blanks may be delimiters.
+/// Says whether a record is an empty line. Empty lines at the end of a file are not rows. A line of blanks is not
+/// empty, because a blank may be the delimiter.
 pub(crate) fn is_blank(record: &[u8]) -> bool {
     record.iter().all(is_line_end)
 }

@@ -109,7 +109,7 @@ impl FeatureInference {
     /// Returns the fields, sorted by name.
     ///
     /// # Errors
-    /// Invalid when a feature fits no column; Data when there is none.
+    /// Invalid when a feature fits no column; Data when there is no feature.
     pub(crate) fn fields(mut self) -> Result<Vec<Field>> {
         self.features.sort_by(|a, b| a.0.cmp(&b.0));
         let field = |(name, dtype, counts): (String, Option<DType>, Vec<usize>)| {

@@ -131,6 +131,11 @@ impl FieldInference {
         Ok(())
     }
 
+    /// Returns whether some field had only nulls and empty lists so far.
+    pub(crate) fn has_field_without_type(&self) -> bool {
+        self.columns.iter().any(|(_, shape, _)| matches!(shape, None | Some(Shape::Nulls | Shape::List(None, _))))
+    }
+
     /// Returns the fields in the order of their first occurrence. A field that is null throughout is text.
     pub(crate) fn fields(self) -> Vec<Field> {
         let field = |(name, shape, count): (String, Option<Shape>, usize)| {

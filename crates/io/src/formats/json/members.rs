@@ -8,13 +8,14 @@ use super::value::Value;
 /// The deepest objects whose members are fields.
 const DEPTH_MAX: usize = 128;
 
-/// Is told of each member of an object under its dotted name, and says whether the members of its value are told, too.
+/// Receives the dotted name and the value of a member. If it returns true, it is also called for the members of that
+/// value, which must be an object.
 pub(super) type Visit<'v, 'l> = dyn FnMut(&str, Value<'l>) -> Result<bool> + 'v;
 
 /// Calls `visit` with the members of a line in the order in which they are written.
 ///
 /// # Errors
-/// Data when the line is no JSON object; what `visit` returns.
+/// Data when the line is not a JSON object; any error that `visit` returns.
 pub(super) fn parse<'l>(line: &'l [u8], visit: &mut Visit<'_, 'l>) -> Result<()> {
     let text = std::str::from_utf8(line).map_err(|e| {
         Error::data(format!("a line is not json: it is not utf-8 from its byte {} on", e.valid_up_to() + 1))
@@ -65,7 +66,7 @@ fn too_deep(name: &str) -> Error {
         .hint(format!("read it as its json text: schema={{{first:?}: \"string\", ...}}"))
 }
 
-/// Says whether a text begins with what Python writes for floats that are no numbers.
+/// Says whether a text begins with `NaN` or an infinity, as Python writes them.
 fn is_no_number(text: &[u8]) -> bool {
     [&b"NaN"[..], b"Infinity", b"-Infinity"].iter().any(|word| text.starts_with(word))
 }

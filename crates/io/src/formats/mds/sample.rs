@@ -74,7 +74,8 @@ impl<'c> Parser<'c> {
     /// Reads a sample.
     ///
     /// # Errors
-    /// Data when its bytes are not those of such a sample, or an array is of another type or number of dimensions than the column.
+    /// Data when its bytes are not those of such a sample, or an array differs from its column in type or number of
+    /// dimensions.
     pub(crate) fn push(&mut self, sample: &[u8]) -> Result<()> {
         let values = values(self.stored, sample)?;
         for ((place, encoding), column) in self.wanted.iter().zip(&mut self.columns) {

@@ -1,4 +1,4 @@
-//! What the name of a member says.
+//! Splits the name of a member into key and extension.
 
 /// Splits a name into key and extension, if it is part of a sample.
 pub(crate) fn split_name(name: &str) -> Option<(&str, &str)> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::Sequential;
 
-/// The locked state is consistent between statements.
+/// Locks a mutex, also after another thread panicked: the locked state is consistent between statements.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -24,7 +24,7 @@ pub(super) struct Open<F: Sequential> {
 
 /// The cursors of one group of lanes in one epoch.
 pub(super) struct Cursors<F: Sequential> {
-    /// The window at which they are; `None` without cursors.
+    /// The window whose pieces the cursors are at; `None` without cursors.
     pub(super) next: Option<u64>,
     /// How many consecutive windows were read.
     pub(super) run: u32,

@@ -104,7 +104,7 @@ fn numbers(column: &dyn Array, first: usize, size: usize) -> Result<Buffer> {
     Ok(buffer.slice_with_length(from, (data.len() - first.min(data.len())) * size))
 }
 
-/// Returns the bytes of each row in memory, which depend on the row alone: they decide where files end.
+/// Returns the bytes of each row in memory. They decide where files end, so they depend on the row alone.
 ///
 /// # Errors
 /// Internal when a column is not of its field's type.

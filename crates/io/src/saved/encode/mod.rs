@@ -41,7 +41,7 @@ pub enum Compression {
     Snappy,
 }
 
-/// What files are.
+/// The format, the compression and the size of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
@@ -50,7 +50,7 @@ pub struct Files {
     /// How columns are compressed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
-    /// A file whose rows take as many bytes in memory is full.
+    /// A file is full when its rows take this many bytes in memory.
     pub bytes: u64,
 }
 

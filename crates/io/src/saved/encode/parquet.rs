@@ -109,8 +109,8 @@ fn stored(field: &Field) -> ArrowField {
     }
 }
 
-/// Returns the type of lists of one length. Their numbers are never missing, but PyArrow reads them as tensors only
-/// where they may be.
+/// Returns the type of lists of one length. Their numbers are never missing, but are declared nullable, because PyArrow
+/// reads only such lists as tensors.
 fn fixed(field: &Field) -> DataType {
     match field.kind.arrow() {
         DataType::FixedSizeList(item, len) => {

@@ -27,7 +27,7 @@ struct Together {
     last: usize,
     /// A file that does not have it.
     lacking: Option<usize>,
-    /// A file whose kind of this column fits none before, and that kind.
+    /// A file whose kind of this column fits no kind of an earlier file, and that kind.
     misfit: Option<(usize, Kind)>,
     /// A file with another time unit for it, and that unit.
     other_clock: Option<(usize, Option<String>)>,

@@ -1,4 +1,4 @@
-//! What a file is compressed with, told by its first bytes.
+//! The compression of a file, recognized by its first bytes.
 
 use forebay_core::{Error, Result};
 

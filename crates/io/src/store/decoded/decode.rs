@@ -1,27 +1,28 @@
-//! What a decoder is.
+//! The interface of a decoder.
 
 use std::fmt;
 
 use forebay_core::Result;
 
-/// What one step of a decoder did.
+/// The result of one step of a decoder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Bytes of the input that it is done with.
+    /// Consumed bytes of the input.
     pub(super) taken: usize,
-    /// Bytes that it put out.
+    /// Bytes of output.
     pub(super) put: usize,
-    /// Whether a member, a frame or a stream has ended, its checksum compared.
+    /// Whether a member, a frame or a stream has ended. Its checksum is then checked.
     pub(super) ended: bool,
-    /// Where it stopped because decoding can be begun here: how many bits of the last byte taken are still to be read.
+    /// Set if the step stopped because decoding can begin here: the number of unread bits of the last consumed byte.
     pub(super) bits: Option<u8>,
 }
 
-/// Undoes the compression of one member, one frame or one stream, a piece at a time.
+/// Decompresses one member, one frame or one stream, step by step.
 pub(super) trait Decode: fmt::Debug + Send {
-    /// Takes some of `input` and puts out some. With `pause`, it stops where decoding can be begun, if the codec has such places.
+    /// Consumes a part of `input` and writes decompressed bytes to `output`. With `pause`, it stops at the next place
+    /// where decoding can begin, if the codec has such places.
     ///
     /// # Errors
-    /// Data for bytes that are not of the codec, Exhausted for those that take more memory than is given to one file.
+    /// Data for bytes that are not of the codec; Exhausted for bytes that need more memory than the limit of the codec.
     fn step(&mut self, input: &[u8], output: &mut [u8], pause: bool) -> Result<Step>;
 }

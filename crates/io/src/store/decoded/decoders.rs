@@ -1,4 +1,4 @@
-//! Which decoder undoes which codec.
+//! The decoder of each codec.
 
 use forebay_core::Result;
 

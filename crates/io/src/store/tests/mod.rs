@@ -1,5 +1,4 @@
-//! What every store of sources must do, whether files of this machine, HTTP or S3: [`check_store`] puts each through the
-//! same questions.
+//! The contract of stores of sources: [`check_store`] runs the same checks on files of this machine, HTTP and S3.
 //!
 //! A new store adds a function that makes a [`Rig`] of it, and one test that calls [`check_store`].
 
@@ -16,7 +15,7 @@ use forebay_core::{ErrorKind, Result};
 use super::{Found, Object, Stat, list, stat, walk};
 use crate::Allowed;
 
-/// How long a file of this machine is written over until its time of change is another one.
+/// How long a test overwrites a local file at most until its modification time changes.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Puts bytes under a name.
@@ -28,7 +27,7 @@ struct Rig {
     root: String,
     put: Put,
     remove: Box<dyn Fn(&str)>,
-    /// Whether it can say what it has.
+    /// Whether it can list its objects.
     lists: bool,
 }
 
@@ -37,7 +36,7 @@ impl Rig {
         format!("{}/{name}", self.root)
     }
 
-    /// Puts an object, and returns its name and what pins it.
+    /// Puts an object, and returns its name and its pinned identity.
     fn put(&self, name: &str, bytes: &[u8]) -> (String, Stat) {
         (self.put)(name, bytes);
         let uri = self.uri(name);
@@ -60,7 +59,7 @@ fn read(uri: &str, pinned: &Stat, offset: u64, len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Puts a store through everything that is asked of each.
+/// Runs all checks on a store.
 fn check_store(rig: &Rig) {
     ranges_are_those_of_the_object(rig);
     names_may_have_spaces_and_other_letters(rig);
@@ -147,7 +146,7 @@ fn what_is_not_allowed_is_not_opened(rig: &Rig) {
 }
 
 fn a_list_has_what_matches_and_nothing_else(rig: &Rig) {
-    // More than a page of a list, and folders of which the name of one begins with that of another.
+    // More names than a page of a list has, and two folders of which one name is the beginning of the other.
     let names = ["part/a.txt", "part/b c.txt", "part/é 100%.txt", "part/deep/d.txt", "part/.hidden.txt", "part/e.bin"];
     for name in names.iter().chain(&["part2/a.txt", "partly.txt"]) {
         (rig.put)(name, name.as_bytes());
@@ -182,7 +181,7 @@ fn a_pattern_is_refused(rig: &Rig) {
     assert!(walk(&rig.uri("part"), &|_| true).is_err_and(|e| e.kind() == ErrorKind::Invalid));
 }
 
-/// Writes a file, until its time of change is another one.
+/// Overwrites a file until its modification time changes.
 fn write_here(path: &Path, bytes: &[u8]) {
     let modified = || std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
     let (before, start) = (modified(), Instant::now());
@@ -230,7 +229,7 @@ fn an_http_server_is_a_store() {
     check_store(&served(server, format!("http://{server}/data"), "/data", false));
 }
 
-/// The settings of S3 come from the environment, which a test must not change for others.
+/// The settings of S3 come from the environment, which the tests of a process share.
 #[test]
 fn s3_is_a_store() {
     let server = server::start();

@@ -1,4 +1,5 @@
-//! A server of objects in memory, for HTTP and for what S3 is asked here: ranges, etags, lists in pages, puts, deletes.
+//! A server of objects in memory, for HTTP and for the S3 requests of these tests: ranges, etags, lists in pages, puts,
+//! deletes.
 
 #![expect(clippy::disallowed_methods, reason = "a server has threads")]
 
@@ -34,7 +35,7 @@ pub(super) fn start() -> SocketAddr {
     address
 }
 
-/// Asks a server to put an object, or to delete it.
+/// Puts an object on a server, or deletes it.
 pub(super) fn ask(server: SocketAddr, method: &str, path: &str, body: &[u8]) {
     let mut stream = TcpStream::connect(server).expect("the server is there");
     let path: String = path.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>().replace("%2F", "/");
@@ -155,7 +156,7 @@ fn etag(object: &[u8]) -> String {
     format!("\"{}\"", blake3::hash(object).to_hex())
 }
 
-/// Decodes what a url writes as `%20`.
+/// Decodes percent-encoded characters (`%20`).
 fn decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, more @ ..] = rest {

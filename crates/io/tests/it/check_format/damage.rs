@@ -1,4 +1,5 @@
-//! Files that changed, are gone, cut or damaged: an error that names the file, and the same rows of all other files.
+//! A changed, missing, truncated or damaged file is an error that names the file; the rows of other files stay the
+//! same.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,14 +13,14 @@ use forebay_plan::Source;
 use super::makers::Sample;
 use super::{EPOCH, index, open};
 
-/// Into so many parts a file is cut, one cut at a time.
+/// A file is truncated at this many evenly spaced offsets, one at a time.
 const CUTS: usize = 9;
-/// So many places of a file get a flipped bit, one at a time.
+/// A bit is flipped at this many places of a file, one at a time.
 const FLIPS: usize = 24;
-/// Rows of a damaged file that are read after so many of them have failed: none.
+/// After this many failed rows of a damaged file, the test reads no further row of it.
 const FAILURES_MAX: usize = 2;
 
-/// A file that is another one since it was indexed, or that is gone, is refused by its name.
+/// A file that was replaced or removed after it was indexed is refused with its name.
 pub(super) fn another_file_is_refused(sample: &Sample, source: &Source) {
     let index = index(source, true).expect("counts");
     for (number, file) in index.files().enumerate() {
@@ -43,7 +44,7 @@ pub(super) fn another_file_is_refused(sample: &Sample, source: &Source) {
     }
 }
 
-/// Cuts files, flips bits of them, and reads all rows of the source each time.
+/// Truncates files, flips bits in them, and reads all rows of the source each time.
 pub(super) fn damage_stays_in_its_file(sample: &Sample, source: &Source, whole: &Chunk) {
     let whole_index = index(source, true).expect("counts");
     let origin = |index: &SourceIndex, row: u64| {
@@ -77,7 +78,7 @@ pub(super) fn damage_stays_in_its_file(sample: &Sample, source: &Source, whole: 
     }
 }
 
-/// Returns what becomes of a file, with words for it.
+/// Returns the damaged contents of a file, each with a description.
 fn damages(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let cuts = (0..CUTS).map(|part| bytes.len() * part / CUTS).chain([bytes.len().saturating_sub(1)]);
     let cut = cuts.map(|at| (format!("cut at byte {at}"), bytes[..at].to_vec()));
@@ -98,11 +99,11 @@ struct Damaged<'a> {
 }
 
 impl Damaged<'_> {
-    /// Reads each row by itself, and each block. `wanted` returns what a row of a healthy file must be.
+    /// Reads each row by itself, and each block. `wanted` returns the expected row of a healthy file.
     fn read<'w>(&self, source: &Source, index: &SourceIndex, wanted: &dyn Fn(u64) -> Option<&'w Chunk>) -> Result<()> {
         let reader = open(self.sample, source, index, ReadOptions::default())?;
         let mut failures = 0;
-        // A flipped bit may say that there are millions of rows: the first and the last ones are read then.
+        // A flipped bit may turn the count into millions of rows. Then only the first and the last ones are read.
         let (rows, some) = (index.rows().expect("counted"), 2 * self.sample.rows);
         for row in (0..rows.min(some)).chain(rows.saturating_sub(some).max(some)..rows) {
             let wanted = wanted(row);
@@ -142,7 +143,8 @@ impl Damaged<'_> {
         Ok(())
     }
 
-    /// An error of a row of a healthy file is due if the damaged file is the first: others are compared with its columns.
+    /// A row of a healthy file may fail only if the damaged file is the first: the columns of other files are compared
+    /// with those of the first.
     #[track_caller]
     fn is_due(&self, e: &Error, is_of_healthy: bool, index: &SourceIndex) {
         let is_first = index.files().next().is_some_and(|first| Path::new(first.uri) == self.path);
@@ -168,7 +170,7 @@ impl std::fmt::Display for Damaged<'_> {
     }
 }
 
-/// Says whether a file is the damaged one, or one whose rows the damaged one tells.
+/// Says whether a file is the damaged one, or a file whose rows the damaged one locates.
 fn goes_with(damaged: &Path, other: &str) -> bool {
     let other = Path::new(other);
     let is_index_of =

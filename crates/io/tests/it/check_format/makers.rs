@@ -1,4 +1,4 @@
-//! Small files of each format, made by the writers that this side has.
+//! Small files of each format, made by this project's writers or byte by byte.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use forebay_plan::Source;
 
 /// A small source of one format, in a folder of its own.
 pub(super) struct Sample {
-    /// What it is, for messages.
+    /// Its name in messages.
     pub(super) name: String,
-    /// As the user writes it; `None` for a source that reads no file.
+    /// The draft, as the user writes it; `None` for a source that reads no file.
     pub(super) draft: Option<Draft>,
     /// The source, where there is no draft.
     pub(super) made: Option<Source>,
@@ -25,7 +25,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// A sample whose files `make` writes into a folder; it returns what the user writes.
+    /// A sample whose files `make` writes into a folder; `make` returns the draft.
     pub(super) fn of_files(name: &str, rows: u64, make: impl FnOnce(&Path) -> Draft) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let draft = Some(make(folder.path()));

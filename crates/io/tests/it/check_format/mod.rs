@@ -1,4 +1,4 @@
-//! What every source format must do: [`check_format`] puts each through the same questions, over small files of each.
+//! The contract of source formats: [`check_format`] runs the same checks on small files of each format.
 //!
 //! A new format adds its variant of `Source` to the list at the end of this file, and its files to `samples`. The list is
 //! exhaustive: without the variant, this file does not compile.
@@ -22,7 +22,7 @@ const EPOCH: Epoch = Epoch(3);
 /// The chunks of streams: one row, some that divide no block, and more than any block has.
 const STEPS: [usize; 3] = [1, 3, 1000];
 
-/// Puts samples of a format through everything that is asked of each.
+/// Runs all checks on the samples of a format.
 fn check_format(variant: &str, samples: &[Sample]) {
     assert!(!samples.is_empty(), "{variant}: a format needs a sample");
     for sample in samples {
@@ -69,7 +69,7 @@ fn assert_same(got: &Chunk, want: &Chunk, how: &str) {
     assert!(got.same_bits(want), "{how}: other bits");
 }
 
-/// Returns numbers of rows in some order, which `key` chooses; some of them come twice.
+/// Returns row numbers in an order that `key` chooses; some numbers occur twice.
 fn any_order(rows: u64, key: u64) -> Vec<u64> {
     let mut order: Vec<u64> = (0..rows).chain(0..rows.min(3)).collect();
     Permutation::new(rows, key).map(&mut order);
@@ -116,7 +116,7 @@ fn indexing_again_gives_the_same_index(sample: &Sample, source: &Source) {
     let cache = tempfile::tempdir().expect("a folder");
     for is_counted in [false, true] {
         let want = index(source, is_counted).expect("indexes");
-        // The second time with a cache finds what the first time kept.
+        // The second index with a cache uses the tables that the first one kept.
         for (threads, cache) in [(1, None), (5, None), (2, Some(cache.path())), (2, Some(cache.path()))] {
             let everything = Allowed::everything();
             let again = forebay_io::index(source, &everything, is_counted, cache, None, threads, &|_, _| Ok(()));
@@ -160,7 +160,7 @@ fn counted_blocks(sample: &Sample, source: &Source) -> u64 {
     index(source, true).unwrap_or_else(|e| panic!("{}: {e}", sample.name)).blocks()
 }
 
-/// Reads rows in an order and in ranges that `key` chooses, as one of several threads that share a reader.
+/// Reads rows in an order and in ranges that `key` chooses. Several threads run this with one reader.
 fn gathered_and_streamed(name: &str, reader: &dyn Reader, blocks: u64, whole: &Chunk, key: u64) {
     let rows = whole.num_rows() as u64;
     let order = any_order(rows, key);
@@ -196,7 +196,7 @@ fn keeping(source: &Source, columns: &[String]) -> Source {
 
 fn columns_are_the_same_without_others(sample: &Sample, source: &Source, whole: &Chunk) {
     let names: Vec<String> = whole.schema().fields().iter().map(|field| field.name.clone()).collect();
-    // Each column alone, all but each, and some sets that depend on nothing.
+    // Each column alone, all columns but one, and some fixed sets.
     let sets = (0..names.len()).flat_map(|i| [1_u64 << i, !(1 << i)]).chain([0x55, 0x66, 0x1b]);
     for set in sets {
         let kept: Vec<String> =

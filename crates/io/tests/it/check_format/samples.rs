@@ -110,7 +110,7 @@ fn table(first: i64, rows: usize) -> arrow_array::RecordBatch {
     rows_from(first, rows).to_record_batch(false).expect("a batch")
 }
 
-/// Without what Parquet files of other writers have in another form.
+/// Without the columns that other writers of Parquet store in another form.
 fn plain_table(first: i64, rows: usize) -> arrow_array::RecordBatch {
     table(first, rows).project(&[0, 1, 2]).expect("its columns")
 }
@@ -306,7 +306,7 @@ pub(super) fn memory() -> Vec<Sample> {
     vec![Sample::of_none("arrays", 30, source, vec![blob])]
 }
 
-/// What Python reads.
+/// A source that Python reads.
 fn python_fields() -> (BlobId, String, Vec<Field>) {
     (BlobId::of(b"a pickle"), String::new(), vec![Field::new("n", Kind::scalar(DType::Int64))])
 }

@@ -1,4 +1,4 @@
-//! Windows of a shuffle whose rows are not counted: together they have each row once, whichever reader reads which.
+//! Windows of a shuffle whose rows are not counted: together they have each row once, for any division among readers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{EPOCH, index, open};
 /// Small enough that a file is in several windows.
 const WINDOW_BYTES: u64 = 1 << 10;
 
-/// Asks sources whose readers may begin anywhere; no other is read in windows.
+/// Checks the sources whose readers may begin anywhere in a file. Only these are read in windows.
 pub(super) fn have_the_rows_of_the_files(sample: &Sample, source: &Source, whole: &Chunk) {
     let facts = source.facts();
     if facts.rows != RowsKnown::ByReading || !facts.begins_anywhere {

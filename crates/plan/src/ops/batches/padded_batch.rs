@@ -1,8 +1,8 @@
-//! Rows of any shape together: `batch` that pads lists, or that fills up the last batch.
+//! `batch` with padded lists, or with a last batch that is filled up.
 //!
-//! It means what tf.data's `padded_batch` means: columns whose rows differ in their first dimension are padded behind,
-//! to the longest row of the batch, to its next multiple of a number, or to a fixed length. The lengths of rows are
-//! checked, cut and told row by row before rows are grouped, so a row that is too long fails by itself.
+//! It has the semantics of tf.data's `padded_batch`: columns whose rows differ in their first dimension are padded at
+//! the end, to the longest row of the batch, to the next multiple of a number, or to a fixed length. The op checks,
+//! cuts and reports the length of each row before it groups rows, so a row that is too long fails by itself.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Ragged, Schema};
@@ -14,39 +14,42 @@ use crate::ops::spec::{About, Class, Names, OpSpec, with_read};
 
 const NAME: &str = "batch";
 
-/// Rows together, padded.
+/// Groups rows to batches, with padding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaddedBatch {
-    /// How many.
+    /// Rows of a batch.
     pub size: usize,
-    /// Whether a short last batch is left out.
+    /// Whether a short last batch is dropped.
     pub drop_remainder: bool,
-    /// How columns of lists are padded; `None` where there may be none.
+    /// The padding of columns of lists; `None` if the op pads no column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub padding: Option<Padding>,
-    /// The column that says which rows are no filling. With it a short batch is filled up with its last row.
+    /// A bool column that is false in rows that fill up a batch. With it, a short batch is filled up with copies of its
+    /// last row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid: Option<String>,
 }
 
-/// How columns of lists are padded, by column; what names no column here is padded with 0, to the longest of the batch.
+/// The padding of columns of lists, by column. A column without an entry is padded with 0, to the longest row of the
+/// batch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Padding {
-    /// What fills them.
+    /// The number that pads a column. Default: 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<(String, f64)>,
-    /// How long their rows are in every batch.
+    /// The fixed length of a column's rows. Default: that of the longest row of the batch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<(String, usize)>,
-    /// Of what their length is a multiple.
+    /// The number of which the padded length of a column is a multiple. Default: 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub multiple_of: Vec<(String, usize)>,
-    /// Those whose longer rows are cut; others fail.
+    /// The columns whose longer rows are cut. In other columns, a longer row is an error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub truncate: Vec<String>,
-    /// The columns that get the lengths of their rows, cut as they are.
+    /// Pairs of columns: the second one gets the lengths of the rows of the first one, after the cut and before
+    /// padding.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lengths: Vec<(String, String)>,
 }
@@ -104,7 +107,7 @@ impl OpSpec for PaddedBatch {
 }
 
 impl PaddedBatch {
-    /// Returns the columns of single rows once their lists are cut, and their lengths told.
+    /// Returns the columns of single rows after their lists are cut, with the columns of lengths.
     ///
     /// # Errors
     /// Invalid when a column of lengths is there already.
@@ -115,7 +118,7 @@ impl PaddedBatch {
             .try_fold(input.clone(), |schema, (_, output)| added(&schema, output, DType::Int32, "lengths"))
     }
 
-    /// Says whether it does anything to single rows.
+    /// Says whether it cuts or measures single rows.
     pub fn fits_rows(&self) -> bool {
         self.padding.as_ref().is_some_and(|padding| !padding.to.is_empty() || !padding.lengths.is_empty())
     }
@@ -125,22 +128,22 @@ impl PaddedBatch {
         self.padding.is_some() && is_padded(field)
     }
 
-    /// Returns how long the rows of a column are in a batch whose longest row has this length.
+    /// Returns the padded length of a column's rows in a batch whose longest row has this length.
     pub fn length_of(&self, column: &str, longest: usize) -> usize {
         let Some(padding) = &self.padding else { return longest };
         let multiple = of(&padding.multiple_of, column).map(|multiple| longest.next_multiple_of(*multiple));
         padding.to_of(column).or(multiple).unwrap_or(longest)
     }
 
-    /// Returns what a column is filled with, as the bytes of one number.
+    /// Returns the number that pads a column, as bytes.
     ///
     /// # Errors
-    /// Invalid when its dtype has no such number.
+    /// Invalid when the column's dtype does not hold the number.
     pub fn pad_of(&self, field: &Field) -> Result<Vec<u8>> {
         pad_value(NAME, self.padding.as_ref().map_or(&[], |padding| &padding.values), field)
     }
 
-    /// Returns a column behind the padding.
+    /// Returns a column after the padding.
     fn padded(&self, field: &Field) -> Result<Field> {
         self.pad_of(field)?;
         match (self.padding.as_ref().and_then(|padding| padding.to_of(&field.name)), &field.kind) {
@@ -154,7 +157,7 @@ impl PaddedBatch {
 }
 
 impl Padding {
-    /// Returns how long a column's rows are in every batch.
+    /// Returns the fixed length of a column's rows, if it has one.
     pub fn to_of(&self, column: &str) -> Option<usize> {
         of(&self.to, column).copied()
     }

@@ -15,7 +15,7 @@ pub(super) fn access(value: &Expr, input: &Schema) -> Access {
     Access { reads, may_fail, ..Access::default() }
 }
 
-/// Returns the cost of an expression in nanoseconds for a row, with so many bytes read and made.
+/// Returns the cost of an expression in nanoseconds for a row; `read` and `made` are bytes of input and of output.
 pub(super) fn ns(value: &Expr, read: f64, made: f64) -> f64 {
     operations(value) * (NUMBER_NS + read.max(made) * BYTE_NS)
 }

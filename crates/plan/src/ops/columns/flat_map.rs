@@ -8,7 +8,7 @@ use super::Function;
 use crate::ops::checks::range;
 use crate::ops::spec::{About, Class, Names, OpSpec, names};
 
-/// Calls a Python function on a row; it returns, or yields, the rows that come instead.
+/// Calls a Python function on each row; the rows that the function returns or yields replace the row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlatMap {
@@ -22,9 +22,9 @@ pub struct FlatMap {
 }
 
 impl FlatMap {
-    /// The most rows that may be made of one row.
+    /// The most rows that a call may make of one row.
     pub const ROWS_MAX: u32 = 1 << 16;
-    /// The most bytes of the rows that are made of one row.
+    /// The most bytes of the rows that a call makes of one row.
     pub const BYTES_MAX: usize = 128 << 20;
 }
 

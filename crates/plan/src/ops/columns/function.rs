@@ -42,7 +42,7 @@ impl Function {
         format!("{}{}", self.name, if self.batched { ", batched=True" } else { "" })
     }
 
-    /// Returns its cost for a row in nanoseconds, with so many bytes of arguments and results.
+    /// Returns its cost for a row in nanoseconds; `read` and `made` are bytes of arguments and of results.
     pub(super) fn ns(read: f64, made: f64) -> f64 {
         CALL_NS + (read + made) * BYTE_NS
     }

@@ -1,7 +1,7 @@
-//! Functions of one expression whose other arguments are fixed when it is written: of texts, of lists, and look-ups.
+//! Functions of one expression whose other arguments are constants: functions of texts, of lists, and look-ups.
 //!
-//! Invariant: [`Call::kind`] refuses arguments that `exec` could not compute with: a pattern that is none, values out of
-//! order, bounds beyond what is allowed here.
+//! Invariant: [`Call::kind`] refuses arguments with which `exec` could not compute: an invalid pattern, values that do
+//! not ascend, or numbers beyond the limits of this module.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ pub enum Call {
     Lower {},
     /// In upper case.
     Upper {},
-    /// Without these characters at both ends; without white space where there are none.
+    /// Without these characters at both ends; with `None`, without white space there.
     Strip {
         /// The characters.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,17 +33,17 @@ pub enum Call {
     Substring {
         /// The first; from the end if negative.
         start: Option<i64>,
-        /// The first that is left out; from the end if negative.
+        /// The end, exclusive; from the end if negative.
         stop: Option<i64>,
     },
     /// The items of the first dimension from `start` to before `stop`, as Python's slices.
     Slice {
         /// The first; from the end if negative.
         start: Option<i64>,
-        /// The first that is left out; from the end if negative.
+        /// The end, exclusive; from the end if negative.
         stop: Option<i64>,
     },
-    /// Whether a text has another one in it.
+    /// Whether a text contains another one.
     Contains {
         /// The other one.
         text: String,
@@ -65,19 +65,19 @@ pub enum Call {
     },
     /// With each occurrence of a text replaced.
     Replace {
-        /// What is replaced.
+        /// The text to replace.
         old: String,
-        /// By what.
+        /// The replacement.
         new: String,
     },
     /// Whether a pattern is found in a text, in time linear in its length.
     Match {
-        /// The pattern, as the regex crate has them.
+        /// The pattern, in the syntax of the regex crate.
         pattern: String,
-        /// Whether it has to begin where the text does.
+        /// Whether the match must begin at the start of the text.
         from_start: bool,
     },
-    /// The part of a text at `index`, split at `separator`; missing where there are fewer.
+    /// The part of a text at `index`, split at `separator`; missing if the text has fewer parts.
     Split {
         /// The text between two parts.
         separator: String,
@@ -94,26 +94,26 @@ pub enum Call {
         /// The text between two of them.
         separator: String,
     },
-    /// The whole number that a text writes in a base.
+    /// The whole number that a text represents in a base.
     ToInt {
         /// The base.
         base: u32,
     },
     /// Whether it is one of some values.
     IsIn {
-        /// The values, rising.
+        /// The values, ascending.
         values: Values,
     },
-    /// How many bounds are not above a number (or, with `right`, below it), as NumPy's `digitize`.
+    /// How many bounds are at or below a number (with `right`: below it), as NumPy's `digitize`.
     Bucketize {
-        /// The bounds, rising.
+        /// The bounds, ascending.
         bounds: Vec<f64>,
         /// Whether a bound belongs to the bucket that it ends.
         right: bool,
     },
-    /// 1 at the place of a number, 0 elsewhere.
+    /// A row of zeros, with 1 at the index that is the number.
     OneHot {
-        /// How many places.
+        /// The length of the row.
         classes: usize,
     },
     /// The item of the first dimension at `index`.
@@ -131,7 +131,7 @@ pub enum Call {
     Max {},
 }
 
-/// Values of one type, rising.
+/// Values of one type, ascending.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Values {
@@ -144,7 +144,7 @@ pub enum Values {
 }
 
 impl Call {
-    /// Returns the method of Python that makes it.
+    /// Returns the name of its Python method.
     pub fn name(&self) -> &'static str {
         match self {
             Call::Lower {} => "lower",
@@ -176,7 +176,7 @@ impl Call {
         matches!(self, Call::ToInt { .. } | Call::OneHot { .. } | Call::Get { .. })
     }
 
-    /// Says whether it may give nothing for a value of `kind` that is there.
+    /// Says whether its result may be missing for a present value of `kind`.
     pub fn may_be_missing(&self, kind: &Kind) -> bool {
         match self {
             Call::Split { .. } => true,
@@ -186,10 +186,10 @@ impl Call {
         }
     }
 
-    /// Returns what it gives of a value of `kind`.
+    /// Returns the kind of its result for a value of `kind`.
     ///
     /// # Errors
-    /// Invalid for a value that it takes none of, and for wrong arguments.
+    /// Invalid for a kind that it does not accept, and for wrong arguments.
     pub fn kind(&self, kind: &Kind) -> Result<Kind> {
         let name = self.name();
         let truth = Kind::scalar(DType::Bool);
@@ -339,10 +339,10 @@ impl Values {
     }
 }
 
-/// Compiles a pattern: no pattern takes more than linear time in a text.
+/// Compiles a pattern. Every pattern takes time linear in the length of a text.
 ///
 /// # Errors
-/// Invalid when it is none, or takes more than a MiB.
+/// Invalid when the pattern is not valid, or takes more than 1 MiB compiled.
 pub fn text_pattern(pattern: &str) -> Result<Regex> {
     RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build().map_err(|e| {
         let why = e.to_string();
@@ -353,7 +353,7 @@ pub fn text_pattern(pattern: &str) -> Result<Regex> {
     })
 }
 
-/// Returns `gives` for a text.
+/// Returns `gives` if the argument is a text; an error otherwise.
 fn text(name: &str, kind: &Kind, gives: Kind) -> Result<Kind> {
     match kind {
         Kind::Utf8 => Ok(gives),
@@ -367,7 +367,7 @@ fn text(name: &str, kind: &Kind, gives: Kind) -> Result<Kind> {
     }
 }
 
-/// Returns `gives` for a list of texts.
+/// Returns `gives` if the argument is a list of texts; an error otherwise.
 fn texts(name: &str, kind: &Kind, gives: Kind) -> Result<Kind> {
     match kind {
         Kind::Texts => Ok(gives),
@@ -378,7 +378,7 @@ fn texts(name: &str, kind: &Kind, gives: Kind) -> Result<Kind> {
     }
 }
 
-/// Returns a kind of the same shape with another dtype, for numbers.
+/// Returns a kind of the same shape with another dtype if the argument is of numbers; an error otherwise.
 fn numbers(name: &str, kind: &Kind, dtype: DType) -> Result<Kind> {
     match kind {
         Kind::Scalar { .. } => Ok(Kind::scalar(dtype)),

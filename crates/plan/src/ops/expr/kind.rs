@@ -287,7 +287,11 @@ fn where_kind(cond: &ExprKind, yes: &ExprKind, no: &ExprKind) -> Result<ExprKind
     if by_row && yes == no && !yes.is_literal() {
         return Ok(yes.clone());
     }
-    let dtype = meet(yes, no)?;
+    let dtype = meet(yes, no).map_err(|_| {
+        let [yes, no] = [yes, no].map(|kind| kind.clone().column());
+        Error::invalid(format!("where chooses between {yes} and {no}, and a column has one type"))
+            .hint("cast one of them, for example .cast(\"string\")")
+    })?;
     if let (true, ExprKind::Column(Kind::Tensor { shape: a, .. }), ExprKind::Column(Kind::Tensor { shape: b, .. })) =
         (by_row, yes, no)
         && let Some(shape) = either_shape(a, b)

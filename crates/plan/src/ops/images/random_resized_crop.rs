@@ -46,7 +46,7 @@ impl ImageSpec for RandomResizedCrop {
 
     fn arguments(&self) -> String {
         let Self { column, height, width, scale, ratio, interpolation, .. } = self;
-        // A new pixel that is sampled is not told: texts of existing pipelines stay.
+        // The texts of existing pipelines must not change, so the text leaves `antialias` out.
         let how = interpolation.arguments(true);
         format!("{column}, ({height}, {width}), scale={scale:?}, ratio=({:.3}, {:.3}){how}", ratio.0, ratio.1)
     }

@@ -25,7 +25,7 @@ impl Resample {
         *self == Self::Bilinear
     }
 
-    /// Checks that it can do without averaging.
+    /// Checks that the filter works without `antialias`, if that is off.
     pub(super) fn check(self, op: &str, antialias: bool) -> Result<()> {
         if antialias || matches!(self, Self::Nearest | Self::Bilinear) {
             return Ok(());

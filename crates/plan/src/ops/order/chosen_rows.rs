@@ -1,4 +1,4 @@
-//! Rows that are chosen for themselves, not for their place in an epoch: `select_rows`, and the parts of `split`.
+//! Ops that choose the same rows in every epoch: `select_rows`, and the parts of `split`.
 
 use forebay_core::{Error, Result};
 use forebay_data::Schema;
@@ -13,25 +13,25 @@ const ROWS_MAX: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SelectRows {
-    /// Their places, which may come more than once.
+    /// Their places; a place may occur more than once.
     pub rows: Vec<u64>,
 }
 
-/// One of the two parts of a split: of each run of 64 rows, some that follow from the seed and the number of the run.
-/// The plan makes it before any shuffle, so it is the same in every epoch.
+/// One of the two parts of a split. The seed and the number of a run of 64 rows determine which of its rows are in the
+/// part. The plan divides rows before any shuffle, so a part is the same in every epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
     /// The first part's share of the rows, in 2^-32.
     pub share: u64,
-    /// Names the choice.
+    /// The seed of the choice.
     pub seed: u64,
-    /// Whether it is the other part.
+    /// Whether it is the second part.
     pub rest: bool,
 }
 
 impl Part {
-    /// The share that is all rows.
+    /// The share of all rows.
     pub const WHOLE: u64 = 1 << 32;
 
     /// Returns the number of rows of this part among the first `rows`.

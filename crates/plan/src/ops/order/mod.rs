@@ -1,4 +1,4 @@
-//! Ops that decide which rows come in which order. The epoch plan applies them while the number of rows is known.
+//! Ops that choose the rows of an epoch and their order. The epoch plan applies them while the number of rows is known.
 //!
 //! They read no column, and keep the columns unchanged; `enumerate` adds one.
 

@@ -25,12 +25,12 @@ pub enum ShuffleWindow {
     Auto,
     /// All rows.
     Global,
-    /// At most so many rows.
+    /// At most this many rows.
     Rows(u64),
-    /// As many rows as take so many bytes in memory.
+    /// As many rows as take this many bytes in memory.
     Bytes(u64),
-    /// As `Auto`, for one of so many datasets that share memory. Written by [`Stages`](crate::Stages) for the datasets of
-    /// a mix, never by users.
+    /// As `Auto`, for one of several datasets that share memory; the number of these datasets.
+    /// [`Stages`](crate::Stages) sets it for the datasets of a mix; users cannot write it.
     Shared(u64),
 }
 

@@ -31,7 +31,7 @@ impl Files for &Recorded {
     }
 }
 
-/// Returns /proc/stat of four cores, of which each was idle for so many ticks out of all.
+/// Returns /proc/stat of four cores, each of which was idle for `idle` ticks of `all`.
 fn stat(idle: [u64; 4], all: u64) -> String {
     let core = |(i, idle): (usize, &u64)| format!("cpu{i} {} 1 2 {} 5 0 0 0 9 9\n", all - idle - 3, idle - 5);
     let cores: String = idle.iter().enumerate().map(core).collect();
@@ -55,7 +55,7 @@ fn machine() -> Recorded {
     files
 }
 
-/// Looks twice, a second apart, between which each core was idle for so many of 100 ticks.
+/// Measures twice, a second apart; each core was idle for `idle` of the 100 ticks in between.
 fn look(files: &Recorded, idle: [u64; 4], own: Option<u32>, between: impl FnOnce(&Recorded)) -> Spare {
     let mut machine = Machine::new(files);
     assert_eq!(machine.look(Ticks(0), own, 2, true).expect("it says"), None, "nothing is known of a moment");

@@ -34,7 +34,7 @@ impl Files for Recorded {
     }
 }
 
-/// A machine of eight cores, so many of which are busy.
+/// A machine of eight cores, `busy` of which are busy.
 fn machine(busy: f64) -> Recorded {
     let files = Recorded::default();
     files.set("/proc/self/status", "Cpus_allowed_list:\t0-7\n");

@@ -17,6 +17,7 @@ fn chunk(value: i8, bytes: usize) -> ProducedChunk {
         chunk: Chunk::new(Arc::new(schema), vec![values], ids).expect("a chunk"),
         ops_on_worker: 7,
         shared: false,
+        spans: None,
     }
 }
 

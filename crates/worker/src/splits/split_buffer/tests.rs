@@ -16,6 +16,7 @@ fn chunk(bytes: usize) -> ProducedChunk {
         chunk: Chunk::new(Arc::new(schema), vec![values], ids).expect("a chunk"),
         ops_on_worker: 0,
         shared: false,
+        spans: None,
     }
 }
 

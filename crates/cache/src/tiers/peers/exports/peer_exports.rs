@@ -48,8 +48,8 @@ impl PeerExports {
         folder.map_or_else(String::new, |folder| format!("{}:{}:{}", boot.trim(), folder.dev(), folder.ino()))
     }
 
-    /// Lists the blocks of a prefix, as [`RemoteBlocks::list`](crate::RemoteBlocks::list) does. Makes snapshots, which takes some
-    /// tenths of a second at most on an idle processor.
+    /// Lists the blocks of a prefix, as [`RemoteBlocks::list`](crate::RemoteBlocks::list) does. Makes snapshots, which
+    /// takes some tenths of a second at most on an idle processor.
     pub fn blocks(&self, prefix: PrefixKey) -> Vec<Object> {
         let on_disk = self.0.disk().map(|disk| disk.blocks(prefix)).unwrap_or_default();
         let in_memory = self.0.known_prefix(prefix).map(|state| snapshots(&self.0, &state)).unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! - `consumer`: one consumer's splits: frontier, leases, the next split to grant. Arithmetic only.
 //! - `messages`: attach, acknowledge, unreachable, heartbeat.
-//! - `active`: the consumers that ticks and grants look at.
+//! - `active`: the consumers that ticks and grants read.
 
 mod active;
 pub(in crate::state) mod consumer;

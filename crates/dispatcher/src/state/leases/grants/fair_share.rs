@@ -1,11 +1,12 @@
-//! Which consumer may take the place of another one's waiting split: max-min fairness by weight. Arithmetic only.
+//! Decides which consumer may take the place of another consumer's waiting split: max-min fairness by weight.
+//! Arithmetic only.
 //!
-//! Invariant: a place is taken only where its taker afterwards has no more of its share than the other one, so two
-//! consumers never take the same place from each other in turn.
+//! Invariant: a consumer takes a place only if afterwards it has, for its weight, no more splits than the other one. So
+//! two consumers never take the same place from each other in turn.
 
 use std::cmp::Ordering;
 
-/// What a consumer has, and its share.
+/// The unfinished splits of a consumer, and its claim to more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::state::leases) struct Claim {
     /// Jobs of a higher priority come first.
@@ -17,8 +18,8 @@ pub(in crate::state::leases) struct Claim {
 }
 
 impl Claim {
-    /// Returns a key by which the consumer that gives way first has the greatest: the lowest priority, then the most
-    /// splits for its weight. Weights are at most 2^32, so a millionth of a split does not matter.
+    /// Returns a sort key: the consumer with the greatest key gives way first. That is the consumer of the lowest
+    /// priority, and among equals the one with the most splits for its weight.
     pub(in crate::state::leases) fn rank(self) -> (std::cmp::Reverse<u32>, u128) {
         (std::cmp::Reverse(self.priority), (u128::from(self.splits) << 64) / u128::from(self.weight))
     }
@@ -42,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes places until none may be taken; returns what both have then.
+    /// Takes places until none may be taken; returns the splits of both then.
     fn settle(mut ours: Claim, mut theirs: Claim) -> [u64; 2] {
         while may_take_from(ours, theirs) {
             ours.splits += 1;

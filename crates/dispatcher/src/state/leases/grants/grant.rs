@@ -4,8 +4,7 @@
 //! a slow consumer cannot take the workers from a fast one. A job of a higher priority comes before all jobs of a lower
 //! one: it gets the workers' room as other splits end. Ties go by number, so the schedule is deterministic.
 //!
-//! Where no worker has room, a consumer of which no worker computes anything takes places of splits that wait (see
-//! `make_way`).
+//! If no worker has room, a consumer for which no worker computes takes places of waiting splits (see `make_way`).
 //!
 //! - A split that failed at a worker waits a little for another worker, or for that worker to recover.
 //! - A worker that a consumer cannot reach gets none of its splits for longer and longer, while there are other

@@ -1,17 +1,17 @@
 //! Takes places at full workers for a consumer of which no worker computes anything.
 //!
-//! Workers hold more splits than they compute. Where splits are long, a new consumer would otherwise wait until one of
-//! another job's splits ends. Instead it takes the places of splits that other consumers have waiting, until it has its
-//! fair share of them: `fair_share` decides. The split that loses its place is granted again later, so no computed row
-//! is lost. Where nothing waits, a consumer without a lease gets one split beyond the room of a worker that computes.
+//! Workers hold more splits than they compute. With long splits, a new consumer would otherwise wait until a split of
+//! another job ends. Instead it takes the places of other consumers' waiting splits, until it has its fair share of
+//! places (see `fair_share`). A split that loses its place is granted again later, so no computed row is lost. If no
+//! split waits, a consumer without a lease gets one split beyond the room of a worker that computes.
 //!
 //! The threads of a worker serve consumers in turn, morsel by morsel, so the consumer's first split begins within one
 //! morsel of other jobs' work.
 //!
-//! Invariants: a split that its worker may have begun keeps its place, and so does a streamed split, since any number
-//! of those may be under way at a worker. A consumer takes nothing from jobs of a higher priority. Bounds:
+//! Invariants: a split that its worker may have begun keeps its place, and so does a streamed split, because a worker
+//! may have begun any number of streamed splits. A consumer takes no place from jobs of a higher priority. Bounds:
 //! [`PLACES_MAX`] places at a time, [`BESIDE_MAX`] unfinished splits at a worker, and one search every [`LOOK_EVERY`],
-//! or less often where it looks at more than [`LOOKS`] workers.
+//! or less often if a search examines more than [`LOOKS`] workers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,12 +27,12 @@ use crate::state::leases::workers::worker::Worker;
 
 /// The most places that a consumer takes at a time.
 const PLACES_MAX: usize = 16;
-/// A worker with as many unfinished splits gets none beyond its room.
+/// A worker with this many unfinished splits gets none beyond its room.
 const BESIDE_MAX: usize = 32;
 /// The shortest time between two searches: ten thousand workers may be full for long.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// For each so many workers that a search looks at, over all consumers, the pause before the next is one
-/// [`LOOK_EVERY`] longer: a thousand consumers without a place must not take the dispatcher's time.
+/// For each `LOOKS` workers that a search examines, over all consumers, the pause before the next search is one
+/// [`LOOK_EVERY`] longer: a thousand consumers without a place must not use up the dispatcher's time.
 const LOOKS: usize = 20_000;
 
 /// A split that waits at a worker, and whose place another consumer may take.
@@ -43,15 +43,15 @@ struct WaitingSplit {
     split: SplitKey,
 }
 
-/// Returns the time from a search for so many consumers to the next.
+/// Returns the time from a search over `consumers` and `workers` to the next one.
 fn pause(consumers: usize, workers: usize) -> Duration {
     let more = consumers.saturating_mul(workers) / LOOKS;
     LOOK_EVERY.saturating_mul(u32::try_from(more).unwrap_or(u32::MAX).saturating_add(1))
 }
 
 impl Leases {
-    /// Grants splits of consumers of which no worker computes anything, where all workers that may compute for them are
-    /// full. Returns whether a split lost its place.
+    /// Grants splits of consumers for which no worker computes, if all workers that may compute for them are full.
+    /// Returns whether a split lost its place.
     pub(in crate::state::leases) fn make_way(&mut self, now: Ticks, out: &mut Vec<Effect>) -> bool {
         if now < self.clock.make_way_due {
             return false;
@@ -69,7 +69,7 @@ impl Leases {
         self.counts.splits_gave_way > before
     }
 
-    /// Returns whether a consumer with a session wants a split, and no worker has one of it to compute.
+    /// Returns whether a consumer with a session wants a split, and no worker has an unfinished split of it.
     fn is_idle(&self, consumer: &Consumer) -> bool {
         let is_finished =
             |token, worker| self.workers.get(worker).is_some_and(|worker: &Worker| worker.finished.contains(token));
@@ -135,14 +135,14 @@ impl Leases {
         }
     }
 
-    /// Returns the claim of a consumer with so many unfinished splits.
+    /// Returns the claim of a consumer with `splits` unfinished splits.
     fn claim(&self, key: ConsumerKey, splits: u64) -> Claim {
         let (priority, weight) = self.jobs.get(&key.0).map_or((0, 1), |job| (job.record.priority, job.record.weight));
         Claim { priority, weight: weight.max(1).into(), splits }
     }
 
     /// Returns the splits at a worker that it has certainly not begun. Its threads compute the splits of each consumer
-    /// in their order, so of each consumer it may have begun as many as it has threads.
+    /// in order, so it may have begun as many splits of each consumer as it has threads.
     fn waiting_at(&self, id: WorkerId, worker: &Worker) -> Vec<WaitingSplit> {
         let mut before: BTreeMap<ConsumerKey, usize> = BTreeMap::new();
         let mut waiting = Vec::new();
@@ -162,7 +162,7 @@ impl Leases {
         let (Some(job), Some(consumer)) = (self.jobs.get(&key.0), self.consumer(key)) else { return false };
         let is_only_lease = consumer.leases().get(&position).is_some_and(|h| h.token == token && h.worker == id)
             && !consumer.backups().contains_key(&position);
-        // Another job of its sharing group would have it granted at this worker again at once.
+        // A split that another job of its sharing group holds would be granted at this worker again at once.
         is_only_lease
             && !job.streamed
             && !self.sharing.knows(key.0)

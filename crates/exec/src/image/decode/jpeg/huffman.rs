@@ -44,7 +44,7 @@ pub(super) struct Codes {
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) codes: Codes,
-    /// For the next [`FAST`] bits: their first number.
+    /// The first number of each value of the next [`FAST`] bits.
     fast: Box<[Entry; 1 << FAST]>,
     pass: Box<[Pass; 1 << FAST]>,
     /// For codes of each length: one more than the last code, and the offset from a code to its symbol.

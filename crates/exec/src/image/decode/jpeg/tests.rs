@@ -1,4 +1,4 @@
-//! The fast way yields libjpeg-turbo's bits for all files that it accepts; and it accepts plain files.
+//! The fast decoder yields libjpeg-turbo's bits for all files that it accepts, and it accepts plain files.
 
 use super::*;
 use crate::image::tests::{any_jpeg, damage_coded, draw, rng};
@@ -10,7 +10,7 @@ fn cut(raw: &Raw, pixels: &[u8]) -> Vec<u8> {
     rows.flat_map(|at| pixels[at..][..raw.region.width * channels].to_vec()).collect()
 }
 
-/// Decodes a region in both ways: a part of the image, and all of it.
+/// Decodes a region twice: from a part of the image, and from all of it.
 fn both(jpeg: &mut Jpeg, bytes: &[u8], mode: ImageMode, region: Region) -> (Option<Vec<u8>>, Result<Vec<u8>>) {
     let (mut part, mut whole) = (Vec::new(), Vec::new());
     let opened = Opened::new(bytes).expect("a header");
@@ -37,8 +37,8 @@ fn a_part_has_the_same_bits_and_good_files_never_need_the_whole() {
     }
 }
 
-/// Damage may change pixels without being detected, and then both ways agree on them; otherwise the whole image is
-/// decoded.
+/// If damage changes pixels and is not detected, both decoders yield the same pixels. If it is detected, the whole
+/// image is decoded.
 #[test]
 fn damage_is_never_decoded_differently() {
     let mut rng = rng(22);

@@ -1,0 +1,212 @@
+//! Traces of consumers, passed on from the consumer that records one to the caller that requested it.
+//!
+//! They are no part of the dispatcher's state: nothing is kept, and a trace that breaks off is requested again. Bounds:
+//! [`TRACES_MAX`] traces at a time, [`SECONDS_MAX`] seconds and [`PARTS_MAX`] parts of a trace, [`QUEUE_MAX`] parts that
+//! wait for their reader. Invariant: a caller gets traces of its own tenant's sessions alone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_proto::consumer_event::Event;
+use forebay_proto::{Attach, ConsumerEvent, StartTrace, TraceJobRequest, TracePart};
+use futures::{Stream, StreamExt};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::refuse;
+
+/// Traces that are recorded at a time.
+const TRACES_MAX: usize = 16;
+/// The longest trace.
+const SECONDS_MAX: u32 = 300;
+/// Parts of a trace, of at most 512 KiB each.
+const PARTS_MAX: usize = 1024;
+/// Parts that wait for the caller.
+const QUEUE_MAX: usize = 8;
+const PART_BYTES_MAX: usize = 512 << 10;
+
+type Events = mpsc::WeakSender<Result<ConsumerEvent, Status>>;
+type Parts = mpsc::Sender<Result<TracePart, Status>>;
+
+/// The sessions that can record, and the traces that are on their way.
+#[derive(Default)]
+pub(crate) struct Traces(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    sessions: BTreeMap<u64, Session>,
+    wanted: BTreeMap<u64, Wanted>,
+}
+
+/// A consumer that is attached.
+struct Session {
+    tenant: Arc<str>,
+    job: String,
+    consumer: u32,
+    events: Events,
+}
+
+/// A trace that a caller waits for.
+struct Wanted {
+    tenant: Arc<str>,
+    parts: Parts,
+}
+
+/// Keeps a session known until it is dropped.
+pub(super) struct Registration {
+    traces: Arc<Traces>,
+    number: u64,
+}
+
+impl Traces {
+    /// Registers the session of a consumer.
+    pub(super) fn register(self: &Arc<Self>, tenant: Arc<str>, attach: &Attach, events: Events) -> Registration {
+        let mut state = self.lock();
+        state.last += 1;
+        let number = state.last;
+        state
+            .sessions
+            .insert(number, Session { tenant, job: attach.job_name.clone(), consumer: attach.consumer, events });
+        Registration { traces: self.clone(), number }
+    }
+
+    /// Requests a trace from a consumer.
+    ///
+    /// # Errors
+    /// NotFound if no process reads as that consumer; Invalid for a time out of range; Exhausted while too many traces
+    /// are recorded.
+    pub(super) fn request(
+        &self,
+        tenant: Arc<str>,
+        request: &TraceJobRequest,
+    ) -> Result<ReceiverStream<Result<TracePart, Status>>> {
+        let TraceJobRequest { name, consumer, seconds, .. } = request;
+        if !(1..=SECONDS_MAX).contains(seconds) {
+            return Err(Error::invalid(format!("a trace takes 1 to {SECONDS_MAX} seconds, not {seconds}")));
+        }
+        let mut state = self.lock();
+        state.wanted.retain(|_, wanted| !wanted.parts.is_closed());
+        if state.wanted.len() >= TRACES_MAX {
+            let message = format!("{TRACES_MAX} traces are being recorded");
+            return Err(Error::new(ErrorKind::Exhausted, message).hint("try again when one has ended"));
+        }
+        let is_of =
+            |session: &&Session| session.tenant == tenant && session.job == *name && session.consumer == *consumer;
+        // The last session of a consumer is the one that is open.
+        let events = state.sessions.values().rev().find(is_of).and_then(|session| session.events.upgrade());
+        let Some(events) = events else {
+            let message = format!("no process reads job {name:?} as consumer {consumer}");
+            return Err(Error::new(ErrorKind::NotFound, message)
+                .hint("`forebay jobs` lists jobs; a job can be traced while it is read"));
+        };
+        let (parts, stream) = mpsc::channel(QUEUE_MAX);
+        state.last += 1;
+        let trace = state.last;
+        let event = Event::StartTrace(StartTrace { trace, seconds: *seconds });
+        let sent = events.try_send(Ok(ConsumerEvent { event: Some(event) }));
+        sent.map_err(|_| Error::unavailable(format!("consumer {consumer} of job {name:?} does not answer")))?;
+        state.wanted.insert(trace, Wanted { tenant, parts });
+        Ok(ReceiverStream::new(stream))
+    }
+
+    /// Passes a trace on to its caller, part by part. It ends when either side does.
+    ///
+    /// # Errors
+    /// NotFound if nobody waits for it; Exhausted if it is too long.
+    pub(super) async fn put(
+        &self,
+        tenant: &str,
+        mut inbound: impl Stream<Item = Result<TracePart, Status>> + Unpin,
+    ) -> Result<(), Status> {
+        let mut parts: Option<Parts> = None;
+        for _ in 0..PARTS_MAX {
+            let Some(part) = inbound.next().await.transpose()? else { return Ok(()) };
+            if part.data.len() > PART_BYTES_MAX {
+                return Err(refuse(Error::invalid(format!("a part of a trace has at most {PART_BYTES_MAX} bytes"))));
+            }
+            let parts = match &parts {
+                Some(parts) => parts,
+                None => parts.insert(self.take(tenant, part.trace).map_err(refuse)?),
+            };
+            if parts.send(Ok(part)).await.is_err() {
+                return Ok(());
+            }
+        }
+        Err(refuse(Error::new(ErrorKind::Exhausted, format!("a trace has at most {PARTS_MAX} parts"))))
+    }
+
+    fn take(&self, tenant: &str, trace: u64) -> Result<Parts> {
+        let mut state = self.lock();
+        let is_own = state.wanted.get(&trace).is_some_and(|wanted| *wanted.tenant == *tenant);
+        let wanted = is_own.then(|| state.wanted.remove(&trace)).flatten();
+        wanted.map(|wanted| wanted.parts).ok_or_else(|| Error::new(ErrorKind::NotFound, "nobody waits for this trace"))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.traces.lock().sessions.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+
+    fn attach(job: &str, consumer: u32) -> Attach {
+        Attach { job_name: job.to_owned(), consumer, ..Attach::default() }
+    }
+
+    fn request(name: &str, seconds: u32) -> TraceJobRequest {
+        TraceJobRequest { name: name.to_owned(), seconds, ..TraceJobRequest::default() }
+    }
+
+    #[tokio::test]
+    async fn a_trace_goes_to_its_caller_and_to_no_other_tenant() {
+        let traces = Arc::new(Traces::default());
+        let (events, mut received) = mpsc::channel(4);
+        let registered = traces.register("us".into(), &attach("a", 0), events.downgrade());
+        for (tenant, name, seconds) in [("them", "a", 1), ("us", "b", 1), ("us", "a", 0), ("us", "a", 301)] {
+            assert!(traces.request(tenant.into(), &request(name, seconds)).is_err(), "{tenant} {name} {seconds}");
+        }
+        let mut answer = traces.request("us".into(), &request("a", 5)).expect("the consumer is there");
+        let Some(Ok(ConsumerEvent { event: Some(Event::StartTrace(StartTrace { trace, seconds: 5 })) })) =
+            received.recv().await
+        else {
+            panic!("the consumer is asked")
+        };
+        let part = |data: &[u8]| TracePart { trace, data: data.to_vec(), error: String::new() };
+        let sent = || stream::iter([Ok(part(b"{")), Ok(part(b"}"))]);
+        assert!(traces.put("them", sent()).await.is_err(), "it is not theirs");
+        traces.put("us", sent()).await.expect("it is passed on");
+        let mut bytes = Vec::new();
+        while let Some(part) = answer.next().await {
+            bytes.extend(part.expect("a part").data);
+        }
+        assert_eq!(bytes, b"{}");
+        assert!(traces.put("us", sent()).await.is_err(), "it was taken");
+        drop(registered);
+        assert!(traces.request("us".into(), &request("a", 5)).is_err(), "the consumer has gone");
+    }
+
+    #[tokio::test]
+    async fn traces_at_a_time_are_bounded_and_given_up_with_their_callers() {
+        let traces = Arc::new(Traces::default());
+        let (events, _received) = mpsc::channel(1000);
+        let _registered = traces.register("us".into(), &attach("a", 0), events.downgrade());
+        let request = || traces.request("us".into(), &request("a", 5));
+        let open: Vec<_> = (0..TRACES_MAX).map(|_| request().expect("there is room")).collect();
+        assert_eq!(request().err().map(|e| e.kind()), Some(ErrorKind::Exhausted));
+        drop(open);
+        assert!(request().is_ok());
+    }
+}

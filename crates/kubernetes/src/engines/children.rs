@@ -1,0 +1,332 @@
+//! Creates, observes and deletes the children of a cache.
+//!
+//! Rules: the operator changes and deletes only objects that the cache owns, by uid. It waits for a terminating object
+//! of the same name. A deletion has the uid that was read as a precondition. A child that another client deleted is
+//! created again.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{CACHE_UID, Child, ENGINES, Engine, Progress};
+use crate::api::CacheBackend;
+use crate::cluster::objects::{
+    ApiClient, ApiError, ApiResult, CACHE_BACKENDS, CLAIMS, PODS, VOLUMES, is_terminating, items, text,
+};
+
+/// Time that a terminating claim may wait for finished pods before the operator removes its protection.
+const CLAIM_GRACE_SECONDS: i64 = 30;
+/// The finalizer by which Kubernetes keeps a claim while pods mount it.
+const PROTECTION: &str = "kubernetes.io/pvc-protection";
+
+/// The state of a cache's children after [`ensure`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Ensured {
+    /// All children exist. `drift` is a message about a difference in an immutable field.
+    Exists { drift: Option<String> },
+    /// A terminating or changing object blocks a child.
+    Blocked { reason: &'static str, message: String },
+}
+
+/// A fault that prevents a child, for the status of the cache.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Failure {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// The observed claim with the cache's name.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Claim {
+    Absent,
+    Terminating,
+    NotOwned,
+    Pending,
+    Bound,
+}
+
+/// The cache as the owner of its children.
+struct Owner<'a> {
+    name: &'a str,
+    uid: &'a str,
+}
+
+impl<'a> Owner<'a> {
+    fn of(cache: &'a CacheBackend) -> Self {
+        let name = cache.metadata.name.as_deref().unwrap_or_default();
+        Self { name, uid: cache.metadata.uid.as_deref().unwrap_or_default() }
+    }
+
+    fn owns(&self, object: &Value) -> bool {
+        label(object) == self.uid || self.references(object).any(|uid| uid == self.uid)
+    }
+
+    /// Whether an earlier cache of the same name owned the object.
+    fn owned_by_predecessor(&self, object: &Value) -> bool {
+        let is_volume_of_another = text(object, "/metadata/namespace").is_empty() && !label(object).is_empty();
+        is_volume_of_another || self.references(object).any(|uid| uid != self.uid)
+    }
+
+    fn references<'o>(&self, object: &'o Value) -> impl Iterator<Item = &'o str> {
+        let named = |o: &&Value| text(o, "/kind") == CACHE_BACKENDS.kind && text(o, "/name") == self.name;
+        items(object, "/metadata/ownerReferences")
+            .iter()
+            .filter(named)
+            .map(|o| text(o, "/uid"))
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
+}
+
+fn label(object: &Value) -> &str {
+    object
+        .pointer("/metadata/labels")
+        .and_then(|labels| labels.get(CACHE_UID))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Creates missing children, and corrects the drift of existing ones.
+///
+/// # Errors
+/// A fault that the author of the cache, or an administrator of the cluster, must correct.
+pub(crate) async fn ensure(api: &ApiClient, engine: &dyn Engine, cache: &CacheBackend) -> Result<Ensured, Failure> {
+    if let Some(prerequisite) = engine.prerequisite()
+        && api.find(&prerequisite.path).await.map_err(|error| failure(&error))?.is_none()
+    {
+        return Err(Failure { reason: "EngineNotInstalled", message: prerequisite.missing.to_owned() });
+    }
+    let mut all = Ensured::Exists { drift: None };
+    for child in engine.children(cache) {
+        match ensure_child(api, engine, cache, &child).await? {
+            Ensured::Exists { drift: None } => {}
+            blocked @ Ensured::Blocked { .. } => return Ok(blocked),
+            drift @ Ensured::Exists { .. } => all = drift,
+        }
+    }
+    Ok(all)
+}
+
+async fn ensure_child(
+    api: &ApiClient,
+    engine: &dyn Engine,
+    cache: &CacheBackend,
+    child: &Child,
+) -> Result<Ensured, Failure> {
+    let (owner, what) = (Owner::of(cache), format!("{} {}", child.kind.kind, child.name));
+    let blocked = |reason, message| Ok(Ensured::Blocked { reason, message });
+    let found = api.find(&child.path()).await.map_err(|error| failure(&error))?;
+    let Some(found) = found else {
+        return match api.create(&child.collection_path(), &manifest(cache, child)).await {
+            Ok(_) => Ok(Ensured::Exists { drift: None }),
+            Err(error) if error.is_not_found() => {
+                let message = format!("{} ({} is no kind here)", engine.not_installed(), child.kind.kind);
+                Err(Failure { reason: "EngineNotInstalled", message })
+            }
+            Err(error) if error.is_conflict() => {
+                blocked("ChildChanges", format!("{what} was made by another meanwhile"))
+            }
+            Err(error) if error.is_namespace_terminating() => {
+                blocked("NamespaceTerminating", "the namespace is being deleted, so nothing is made in it".to_owned())
+            }
+            Err(error) => Err(failure(&error)),
+        };
+    };
+    if is_terminating(&found) {
+        return blocked("ChildTerminating", format!("{what} of an earlier cache is still being deleted"));
+    }
+    if !owner.owns(&found) {
+        if !owner.owned_by_predecessor(&found) {
+            let message =
+                format!("{what} is there, and was not made for this cache: delete it, or choose another name");
+            return Err(Failure { reason: "ChildNotOwned", message });
+        }
+        api.delete(&child.path(), text(&found, "/metadata/uid"), None).await.map_err(|error| failure(&error))?;
+        return blocked("ChildTerminating", format!("{what} of an earlier cache is being deleted"));
+    }
+    if child.kind == VOLUMES && text(&found, "/status/phase") == "Released" {
+        // A released volume binds to no other claim.
+        api.delete(&child.path(), text(&found, "/metadata/uid"), None).await.map_err(|error| failure(&error))?;
+        return blocked("ChildTerminating", format!("{what} lost its claim, and is made again"));
+    }
+    if matches_desired(&found["spec"], &child.spec) {
+        return Ok(Ensured::Exists { drift: None });
+    }
+    if !child.can_change {
+        let drift =
+            format!("{what} cannot be changed to what the spec says by now: delete the cache and make it again");
+        return Ok(Ensured::Exists { drift: Some(drift) });
+    }
+    let version = text(&found, "/metadata/resourceVersion");
+    let change = json!({"metadata": {"resourceVersion": version}, "spec": child.spec});
+    match api.merge(&child.path(), &change).await {
+        Ok(_) => Ok(Ensured::Exists { drift: None }),
+        Err(error) if error.is_conflict() => {
+            blocked("ChildChanges", format!("{what} was changed by another meanwhile"))
+        }
+        Err(error) => Err(failure(&error)),
+    }
+}
+
+fn manifest(cache: &CacheBackend, child: &Child) -> Value {
+    let owner = Owner::of(cache);
+    let mut object = json!({
+        "apiVersion": child.kind.api_version(), "kind": child.kind.kind, "spec": child.spec,
+        "metadata": {
+            "name": child.name,
+            "labels": {CACHE_UID: owner.uid, "app.kubernetes.io/managed-by": "forebay-operator"},
+        },
+    });
+    if let Some(namespace) = &child.namespace {
+        object["metadata"]["namespace"] = json!(namespace);
+        object["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": CACHE_BACKENDS.api_version(), "kind": CACHE_BACKENDS.kind, "name": owner.name, "uid": owner.uid,
+            "controller": true,
+        }]);
+    }
+    object
+}
+
+/// Whether an object has all desired fields. Other clients may add fields.
+pub(crate) fn matches_desired(actual: &Value, desired: &Value) -> bool {
+    match (actual, desired) {
+        (Value::Object(actual), Value::Object(desired)) => {
+            desired.iter().all(|(field, value)| actual.get(field).is_some_and(|actual| matches_desired(actual, value)))
+        }
+        (Value::Array(actual), Value::Array(desired)) => {
+            actual.len() == desired.len()
+                && actual.iter().zip(desired).all(|(actual, value)| matches_desired(actual, value))
+        }
+        // The API normalizes the notation of a quantity.
+        (Value::String(actual), Value::String(desired)) => {
+            actual == desired || matches!((quantity(actual), quantity(desired)), (Some(a), Some(b)) if a == b)
+        }
+        _ => actual == desired,
+    }
+}
+
+/// The value of a quantity: 0.5 for `500m`.
+fn quantity(text: &str) -> Option<f64> {
+    let thousandths = text.strip_suffix('m').and_then(crate::api::validate::bytes);
+    thousandths.map(|number| number / 1000.0).or_else(|| crate::api::validate::bytes(text))
+}
+
+fn failure(error: &ApiError) -> Failure {
+    let reason = match error.code {
+        0 | 429 | 500.. => "ApiUnavailable",
+        401 | 403 => "Forbidden",
+        _ => "Refused",
+    };
+    let hint = if reason == "Forbidden" { "; deploy/kubernetes/rbac.yaml has what the operator needs" } else { "" };
+    Failure { reason, message: format!("{error}{hint}") }
+}
+
+/// Reads the claim and the progress of the engine.
+///
+/// # Errors
+/// When the API does not answer.
+pub(crate) async fn observe(
+    api: &ApiClient,
+    engine: &dyn Engine,
+    cache: &CacheBackend,
+) -> ApiResult<(Claim, Progress)> {
+    let owner = Owner::of(cache);
+    let namespace = cache.metadata.namespace.as_deref();
+    let claim = match api.find(&CLAIMS.object_path(namespace, owner.name)).await? {
+        None => Claim::Absent,
+        Some(claim) if is_terminating(&claim) => Claim::Terminating,
+        Some(claim) if !engine.is_claim(owner.uid, &claim) => Claim::NotOwned,
+        Some(claim) if text(&claim, "/status/phase") == "Bound" => Claim::Bound,
+        Some(_) => Claim::Pending,
+    };
+    let mut children = Vec::new();
+    for child in engine.children(cache) {
+        children.extend(api.find(&child.path()).await?);
+    }
+    Ok((claim, engine.progress(&children)))
+}
+
+/// Deletes the children of a cache; returns the kinds and names of those that still exist.
+///
+/// # Errors
+/// When the API rejects a request, or does not answer. A retry is safe.
+pub(crate) async fn tear_down(api: &ApiClient, cache: &CacheBackend, now: Timestamp) -> ApiResult<Vec<String>> {
+    let owner = Owner::of(cache);
+    let mut left = Vec::new();
+    // The children of the current spec, and those that another engine may have had before a change of the spec.
+    for engine in ENGINES {
+        let mut of_engine = cache.clone();
+        if super::engine_of(&cache.spec).map(Engine::name) != Some(engine.name()) {
+            of_engine.spec.cache_engine = Some(default_spec_of(engine.name()));
+        }
+        for child in engine.children(&of_engine).into_iter().rev() {
+            if child.kind == CLAIMS {
+                continue;
+            }
+            let Some(found) = api.find(&child.path()).await? else { continue };
+            if !owner.owns(&found) {
+                continue;
+            }
+            left.push(format!("{} {}", child.kind.kind, child.name));
+            if !is_terminating(&found) {
+                api.delete(&child.path(), text(&found, "/metadata/uid"), None).await?;
+            }
+        }
+    }
+    let is_last = left.iter().all(|what| what.starts_with("PersistentVolume "));
+    if let Some(claim) = delete_claim(api, cache, is_last, now).await? {
+        left.push(claim);
+    }
+    Ok(left)
+}
+
+/// A spec with the engine's most common kinds of children.
+fn default_spec_of(engine: &str) -> crate::api::Engine {
+    let text = if engine == "fluid" { r#"{"fluid":{"alluxioRuntime":{}}}"# } else { r#"{"forebay":{}}"# };
+    serde_json::from_str(text).expect("it is an engine")
+}
+
+/// Deletes the claim once no engine would create it again. Removes its protection when only finished pods mount it.
+async fn delete_claim(
+    api: &ApiClient,
+    cache: &CacheBackend,
+    is_last: bool,
+    now: Timestamp,
+) -> ApiResult<Option<String>> {
+    let owner = Owner::of(cache);
+    let namespace = cache.metadata.namespace.as_deref();
+    let path = CLAIMS.object_path(namespace, owner.name);
+    let Some(claim) = api.find(&path).await? else { return Ok(None) };
+    let is_ours = ENGINES.iter().any(|engine| engine.is_claim(owner.uid, &claim));
+    if !is_ours {
+        return Ok(None);
+    }
+    if !is_terminating(&claim) {
+        if is_last {
+            api.delete(&path, text(&claim, "/metadata/uid"), None).await?;
+        }
+    } else if let Some(at) = items(&claim, "/metadata/finalizers").iter().position(|f| f == PROTECTION)
+        && seconds_since(text(&claim, "/metadata/deletionTimestamp"), now) >= CLAIM_GRACE_SECONDS
+        && only_finished_pods(api, namespace, owner.name).await?
+    {
+        let at = format!("/metadata/finalizers/{at}");
+        let operations = json!([{"op": "test", "path": at, "value": PROTECTION}, {"op": "remove", "path": at}]);
+        match api.patch(&path, &operations).await {
+            Err(error) if error.code == 0 => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(Some(format!("PersistentVolumeClaim {}", owner.name)))
+}
+
+async fn only_finished_pods(api: &ApiClient, namespace: Option<&str>, claim: &str) -> ApiResult<bool> {
+    let pods = api.list(&PODS.collection_path(namespace), "").await?;
+    let has = |pod: &&Value| {
+        items(pod, "/spec/volumes").iter().any(|volume| text(volume, "/persistentVolumeClaim/claimName") == claim)
+    };
+    Ok(pods.iter().filter(has).all(|pod| matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")))
+}
+
+/// Seconds since a timestamp of the API; 0 if it is invalid or in the future.
+pub(crate) fn seconds_since(time: &str, now: Timestamp) -> i64 {
+    time.parse::<Timestamp>().map_or(0, |then| now.as_second().saturating_sub(then.as_second()).max(0))
+}
