@@ -8,7 +8,7 @@ from pathlib import Path
 import forebay as fb
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 E = fb.errors
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "chats.json").read_text())
@@ -108,19 +108,13 @@ def test_what_is_learned():
     whole = of([chat], learn="all", mask="mask")[0]
     assert (whole["labels"] == whole["input_ids"]).all()
     assert whole["mask"].all()
-    assert decode(of([chat], max_length=30)[0]) == "é 1é 1"[:4] or len(of([chat], max_length=30)[0]["labels"]) == 30
+    assert len(of([chat], max_length=30)[0]["labels"]) == 30
     prompted = of([chat[:1]], add_generation_prompt=True, text="text")[0]
     assert prompted["text"].endswith("<|im_start|>assistant\n")
     assert decode(prompted) == ""
 
 
 def bytes_of(ids: list[int]) -> str:
-    return TOKENIZER.decode(ids, skip_special_tokens=False) if not ids else _decoded(ids)
-
-
-def _decoded(ids: list[int]) -> str:
-    from tokenizers import decoders
-
     tokenizer = Tokenizer.from_str(TOKENIZER.to_str())
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer.decode(ids, skip_special_tokens=False)
@@ -146,7 +140,7 @@ def test_a_wrong_chat_is_named_and_may_be_skipped(case):
     assert caught.value.context["sample"]
     assert caught.value.context["op"] == "chat"
     if case == "refused":
-        assert caught.value.context["template line"] == "3"
+        assert caught.value.context["template line"] == "5"
     assert len(list(ds.iter(on_error="skip"))) == 2
 
 

@@ -199,7 +199,11 @@ def test_wrong_arguments_are_refused_where_they_are_written():
 
 def with_labels(row):
     ids = np.array(document(int(row["id"])), np.int32)
-    return {"ids": ids, "labels": np.where(ids % 3 == 0, ids, -100).astype(np.int64), "weight": (ids / 2).astype(np.float32)}
+    return {
+        "ids": ids,
+        "labels": np.where(ids % 3 == 0, ids, -100).astype(np.int64),
+        "weight": (ids / 2).astype(np.float32),
+    }
 
 
 ALONG = {"ids": ("int32", (None,)), "labels": ("int64", (None,)), "weight": ("float32", (None,))}
