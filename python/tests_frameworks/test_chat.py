@@ -77,7 +77,7 @@ def test_text_ids_and_answers_are_those_of_transformers(which, shape, today):
     rng = random.Random(shape)
     chats = [chat(rng, SHAPES[shape][2]) for _ in range(CHATS)]
     tools = TOOLS if "tool" in SHAPES[shape][2] else None
-    is_marked = "generation" in SHAPES[shape][0]
+    is_marked = "endgeneration" in SHAPES[shape][0]
     for prompt in (False, True):
         options = {"add_generation_prompt": prompt, "tools": tools}
         ds = fb.from_dict({"messages": [json.dumps(c) for c in chats]}).chat(
