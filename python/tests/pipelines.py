@@ -101,6 +101,8 @@ AUGMENT = [
     lambda ds: ds.random_grayscale("image", p=0.5).gaussian_blur("image", 5).random_solarize("image"),
     lambda ds: ds.rand_augment("image", interpolation="bilinear"),
     lambda ds: ds.random_rotation("image", 45, fill=7).random_erasing("image"),
+    lambda ds: ds.auto_augment("image", "svhn").gaussian_noise("image", p=0.5).aug_mix("image"),
+    lambda ds: ds.random_affine("image", 20).random_perspective("image").random_equalize("image"),
 ]
 
 

@@ -7,6 +7,7 @@ import forebay.errors as E
 import numpy as np
 import pytest
 from pictures import encoded, picture
+from PIL import Image, ImageEnhance, ImageOps
 
 PIXELS = np.stack([picture(i, 20, 26) for i in range(60)])
 PNGS = [encoded(picture(i, 20 + i % 3, 26 - i % 5), "PNG") for i in range(40)]
@@ -21,6 +22,18 @@ OPS = {
     "random_rotation": lambda ds: ds.random_rotation("image", 30, interpolation="bilinear", fill=(9, 0, 255)),
     "rand_augment": lambda ds: ds.rand_augment("image", num_ops=3, magnitude=20),
     "random_erasing": lambda ds: ds.random_erasing("image", p=0.5, value=(255, 0, 7)),
+    "random_posterize": lambda ds: ds.random_posterize("image", 3),
+    "random_invert": lambda ds: ds.random_invert("image"),
+    "random_autocontrast": lambda ds: ds.random_autocontrast("image"),
+    "random_equalize": lambda ds: ds.random_equalize("image"),
+    "random_adjust_sharpness": lambda ds: ds.random_adjust_sharpness("image", 2),
+    "random_channel_permutation": lambda ds: ds.random_channel_permutation("image"),
+    "gaussian_noise": lambda ds: ds.gaussian_noise("image", sigma=(0.05, 0.2), p=0.5),
+    "random_affine": lambda ds: ds.random_affine("image", 20, translate=(0.1, 0.2), scale=(0.8, 1.2), shear=5),
+    "random_perspective": lambda ds: ds.random_perspective("image", 0.4, fill=(1, 2, 3)),
+    "auto_augment": lambda ds: ds.auto_augment("image", "cifar10"),
+    "aug_mix": lambda ds: ds.aug_mix("image", severity=5),
+    "trivial_augment": lambda ds: ds.trivial_augment("image", interpolation="bilinear"),
 }
 """Each op with arguments that change some images and leave others."""
 
@@ -35,6 +48,12 @@ NOTHING = {
     "random_rotation by 0": lambda ds: ds.random_rotation("image", 0),
     "random_rotation by 360": lambda ds: ds.random_rotation("image", (360, 360), interpolation="bilinear"),
     "rand_augment of none": lambda ds: ds.rand_augment("image", num_ops=0),
+    "random_posterize to 8 bits": lambda ds: ds.random_posterize("image", 8, p=1),
+    "random_invert": lambda ds: ds.random_invert("image", p=0),
+    "random_adjust_sharpness by 1": lambda ds: ds.random_adjust_sharpness("image", 1, p=1),
+    "gaussian_noise of nothing": lambda ds: ds.gaussian_noise("image", sigma=0),
+    "random_affine by 0": lambda ds: ds.random_affine("image", 0),
+    "random_perspective by 0": lambda ds: ds.random_perspective("image", 0, p=1),
     "gaussian_blur by 0": lambda ds: ds.gaussian_blur("image", 7, sigma=1e-9),
 }
 """Each op with arguments that leave every image as it is."""
@@ -132,9 +151,67 @@ def test_solarized_levels_are_those_of_torchvision(threshold):
     assert equal(got, np.where(threshold <= PIXELS, 255 - PIXELS, PIXELS))
 
 
+def test_levels_are_those_of_pillow():
+    pillow = [Image.fromarray(image) for image in PIXELS]
+    for ours, theirs, apart in [
+        (arrays().random_posterize("image", 3, p=1), lambda image: ImageOps.posterize(image, 3), 0),
+        (arrays().random_solarize("image", 77, p=1), lambda image: ImageOps.solarize(image, 77), 0),
+        (arrays().random_invert("image", p=1), ImageOps.invert, 0),
+        (arrays().random_equalize("image", p=1), ImageOps.equalize, 0),
+        # torchvision divides where Pillow multiplies by a rounded factor.
+        (arrays().random_autocontrast("image", p=1), ImageOps.autocontrast, 1),
+        (
+            arrays().random_adjust_sharpness("image", 1.7, p=1),
+            lambda image: ImageEnhance.Sharpness(image).enhance(1.7),
+            1,
+        ),
+    ]:
+        for got, image in zip(images(ours), pillow, strict=True):
+            want = np.array(theirs(image)).astype(int)
+            assert np.abs(got - want).max() <= apart
+
+
+def test_channels_are_permuted_in_every_order():
+    orders = {
+        tuple(image[3, 4])
+        for image in images(
+            fb.from_numpy({"image": np.tile(np.uint8([1, 2, 3]), (90, 9, 9, 1))}).random_channel_permutation("image")
+        )
+    }
+    assert len(orders) == 6
+    assert {tuple(sorted(order)) for order in orders} == {(1, 2, 3)}
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (1, 7, 3), (7, 1, 1), (2, 2, 1), (5, 3, 1)])
+def test_small_and_grey_images_are_augmented(shape):
+    pixels = np.random.default_rng(1).integers(0, 256, (40, *shape), dtype=np.uint8)
+    grey = {**OPS, "random_rotation": lambda ds: ds.random_rotation("image", 30, fill=9)}
+    grey |= {"random_erasing": lambda ds: ds.random_erasing("image", value=7)}
+    grey |= {"random_perspective": lambda ds: ds.random_perspective("image", 1.0, p=1)}
+    for op in grey.values():
+        ds = op(fb.from_numpy({"image": pixels}))
+        assert [image.shape for image in images(ds, seed=1)] == [shape] * 40
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
+        (lambda ds: ds.random_posterize("image", 0), "bits=0"),
+        (lambda ds: ds.random_posterize("image", 4, p=1.5), "p=1.5"),
+        (lambda ds: ds.random_adjust_sharpness("image", -1), "factor=-1"),
+        (lambda ds: ds.gaussian_noise("image", sigma=-0.1), "sigma"),
+        (lambda ds: ds.gaussian_noise("image", mean=2), "mean=2"),
+        (lambda ds: ds.random_affine("image", 10, translate=(0.1, 1.2)), "translate"),
+        (lambda ds: ds.random_affine("image", 10, scale=(0, 1)), "scale"),
+        (lambda ds: ds.random_affine("image", 10, shear=90), "shear"),
+        (lambda ds: ds.random_affine("image", 10, shear=(1, 2, 3)), "shear=.* is no shear"),
+        (lambda ds: ds.random_perspective("image", 1.5), "distortion_scale=1.5"),
+        (lambda ds: ds.auto_augment("image", "coco"), "policy 'coco'"),
+        (lambda ds: ds.trivial_augment("image", num_magnitude_bins=1), "num_magnitude_bins=1"),
+        (lambda ds: ds.aug_mix("image", severity=11), "severity=11"),
+        (lambda ds: ds.aug_mix("image", alpha=0), "alpha=0"),
+        (lambda ds: ds.random_zoom_out("image", side_range=(0.5, 2)), "side_range"),
+        (lambda ds: ds.random_iou_crop("image"), "has no boxes"),
         (lambda ds: ds.color_jitter("image", brightness=-1), "brightness=-1"),
         (lambda ds: ds.color_jitter("image", contrast=(2, 1)), r"contrast=\(2, 1\)"),
         (lambda ds: ds.color_jitter("image", saturation=(1, 2, 3)), "saturation has 3 numbers"),

@@ -53,7 +53,12 @@ def step(draw: np.random.Generator) -> tuple[str, Callable[[fb.Dataset], fb.Data
         ("down", lambda ds: ds.random_flip("image", p=1, direction="vertical"), F.vertical_flip),
         ("turn", lambda ds: ds.random_rotation("image", (angle, angle)), lambda x: F.rotate(x, angle)),
         ("pad", lambda ds: ds.pad("image", tuple(border)), lambda x: F.pad(x, border)),  # type: ignore[arg-type]
-    ][int(draw.integers(6))]
+        (
+            "affine turn",
+            lambda ds: ds.random_affine("image", (angle, angle), scale=(1.2, 1.2), shear=(7, 7, -3, -3)),
+            lambda x: F.affine(x, angle=angle, translate=[0, 0], scale=1.2, shear=[7, -3]),
+        ),
+    ][int(draw.integers(7))]
 
 
 def mask_after(name: str, theirs: Callable[[Any], Any], mask: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
@@ -81,7 +86,7 @@ def test_boxes_and_masks_are_where_torchvision_puts_them(format):
             ds = ours(ds)
             moved = theirs(tv_tensors.BoundingBoxes(boxes, format=format.upper(), canvas_size=size))
             moved = F.clamp_bounding_boxes(moved)
-            size, turned = moved.canvas_size, turned or name == "turn"
+            size, turned = moved.canvas_size, turned or name.endswith("turn")
             corners = F.convert_bounding_box_format(moved, new_format=tv_tensors.BoundingBoxFormat.XYXY)
             corners = corners.as_subclass(torch.Tensor)
             has_area = ((corners[:, 2:] - corners[:, :2]) > 1e-4).all(dim=1)

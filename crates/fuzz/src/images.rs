@@ -1,9 +1,11 @@
 //! Encoded images, whole and in part. A part has the pixels of the whole, or the same error; and neither depends on
-//! earlier images.
+//! earlier images. EXIF data turn an image, and never decide whether it is one.
 
 use std::cell::RefCell;
 
-use forebay_exec::image::{Decoder, Image, Limits, Region, header};
+use forebay_core::rng::SampleRng;
+use forebay_core::{Result, SampleId};
+use forebay_exec::image::{Chain, Decoder, Image, Input, Limits, Output, Region, Scratch, header};
 use forebay_plan::ImageMode;
 
 thread_local! {
@@ -25,7 +27,7 @@ pub(crate) fn image(data: &[u8]) {
     let ((x, w), (y, h)) = (part(width, choice), part(height, choice >> 4));
     let region = Region { x, y, width: w, height: h };
     DECODER.with_borrow_mut(|decoder| {
-        for mode in [ImageMode::Rgb, ImageMode::Grey, ImageMode::Palette] {
+        for mode in [ImageMode::Rgb, ImageMode::Grey, ImageMode::Palette, ImageMode::Rgba] {
             let pixels = |image: Image<'_>| image.rows().flatten().copied().collect::<Vec<u8>>();
             let crop = |image: Image<'_>| pixels(image.crop(region).expect("inside"));
             let kept = decoder.decode(bytes, mode, &LIMITS).map(crop);
@@ -33,6 +35,17 @@ pub(crate) fn image(data: &[u8]) {
             assert!(kept == part, "a region differs from the whole image: {:?}, {:?}", kept.err(), part.err());
             let alone = Decoder::default().decode(bytes, mode, &LIMITS).map(crop);
             assert!(kept == alone, "an image depends on those before it: {:?}, {:?}", kept.err(), alone.err());
+            let turned = turned(bytes, mode);
+            assert_eq!(turned.is_ok(), alone.is_ok(), "{:?}, {:?}", turned.err(), alone.err());
         }
     });
+}
+
+/// Decodes an image as its EXIF data turn it.
+fn turned(bytes: &[u8], mode: ImageMode) -> Result<Vec<u8>> {
+    let mut pixels = Vec::new();
+    let chain = Chain::new(Some(mode), Vec::new())?.with_exif(true);
+    let rng = |_| SampleRng::new(0, SampleId(0));
+    chain.run(Input::Encoded(bytes), rng, &mut Scratch::new(LIMITS), &mut Output::Vec(&mut pixels))?;
+    Ok(pixels)
 }

@@ -68,9 +68,9 @@ pub use ops::expr::{
     stack_dtype, text_pattern,
 };
 pub use ops::{
-    Access, Along, Annotations, Border, BoxFormat, Bucket, Chat, Class, CorruptSpans, Direction, FillInMiddle,
-    Function, ImageMode, Interpolation, Layout, Learn, MaskTokens, MiddleTokens, Mixing, Op, Pack, Packing, PadTo,
-    PrefixLm, Resample, Role, ShuffleWindow, Tokenize, image_layout,
+    Access, Along, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Chat, Class, Corner, CorruptSpans, Direction,
+    FillInMiddle, Function, ImageFormat, ImageMode, Interpolation, Layout, Learn, MaskTokens, MiddleTokens, Mixing, Op,
+    Pack, Packing, PadTo, PrefixLm, Resample, Role, ShuffleWindow, Tokenize, image_layout,
 };
 pub use physical::boundary::{PlacementBoundary, default_boundary};
 pub use physical::cache_bypass::CacheBypass;

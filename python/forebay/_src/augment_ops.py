@@ -169,7 +169,7 @@ class AugmentOps(Base):
             "op": "random_rotation",
             "column": column,
             "degrees": arguments.around(degrees, "random_rotation", "degrees", 0.0),
-            **_looked_up(interpolation, fill, "random_rotation"),
+            **looked_up(interpolation, fill, "random_rotation"),
         }
         return self._then(op, keep_position, name)
 
@@ -203,7 +203,7 @@ class AugmentOps(Base):
             "num_ops": arguments.whole(num_ops, "rand_augment", "num_ops", 0),
             "magnitude": arguments.whole(magnitude, "rand_augment", "magnitude", 0),
             "num_magnitude_bins": arguments.whole(num_magnitude_bins, "rand_augment", "num_magnitude_bins", 2),
-            **_looked_up(interpolation, fill, "rand_augment"),
+            **looked_up(interpolation, fill, "rand_augment"),
         }
         return self._then(op, keep_position, name)
 
@@ -243,7 +243,7 @@ class AugmentOps(Base):
         return self._then(op, keep_position, name)
 
 
-def _looked_up(interpolation: str, fill: int | Iterable[int] | None, op: str) -> dict[str, Any]:
+def looked_up(interpolation: str, fill: int | Iterable[int] | None, op: str) -> dict[str, Any]:
     """Returns the arguments that say how an op computes a pixel between pixels, and one outside the image."""
     levels = fill if isinstance(fill, Iterable) or fill is None else [fill]
     return {

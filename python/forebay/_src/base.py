@@ -80,4 +80,14 @@ def _check_columns(op: dict[str, Any]) -> None:
 
 
 def _is_random(name: str) -> bool:
-    return name.startswith("rand") or name in ("color_jitter", "gaussian_blur", "mixup", "cutmix")
+    others = (
+        "color_jitter",
+        "gaussian_blur",
+        "gaussian_noise",
+        "aug_mix",
+        "auto_augment",
+        "trivial_augment",
+        "mixup",
+        "cutmix",
+    )
+    return name.startswith("rand") or name in others

@@ -17,6 +17,7 @@ IMAGENET_MEAN: tuple[float, float, float] = (0.485, 0.456, 0.406)
 IMAGENET_STD: tuple[float, float, float] = (0.229, 0.224, 0.225)
 """The standard deviation of each channel of ImageNet's images, between 0 and 1."""
 
+CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 Interpolation: TypeAlias = Literal["nearest", "box", "bilinear", "bicubic", "lanczos"]
 #: Pixels that are added to an image: of all sides; of left and right, top and bottom; or left, top, right, bottom.
 Padding: TypeAlias = int | tuple[int, int] | tuple[int, int, int, int]
@@ -31,7 +32,8 @@ class ImageOps(Base):
         self,
         column: str,
         *,
-        mode: Literal["RGB", "L", "P"] = "RGB",
+        mode: Literal["RGB", "L", "RGBA", "LA", "P"] = "RGB",
+        orientation: Literal["stored", "exif"] = "stored",
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
@@ -39,16 +41,56 @@ class ImageOps(Base):
 
         Args:
             column: The column.
-            mode: `"RGB"`, `"L"` for grey (one channel), or `"P"` for the numbers of a PNG's palette (one channel):
-                the classes of a segmentation mask. `"P"` of an image without a palette is a `DataError`.
+            mode: `"RGB"`; `"L"` for grey (one channel); `"RGBA"` or `"LA"` with the opacity as last channel, 255 of an
+                image without one; or `"P"` for the numbers of a PNG's palette (one channel): the classes of a
+                segmentation mask. `"P"` of an image without a palette is a `DataError`.
+            orientation: `"exif"` turns and mirrors each image as its EXIF data say, as Pillow's `exif_transpose` does.
+                `"stored"` leaves it as its pixels are stored.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
-        op = {
+        op: dict[str, Any] = {
             "op": "decode_image",
             "column": column,
-            "mode": arguments.choice(mode, "decode_image", "mode", "RGB", "L", "P"),
+            "mode": arguments.choice(mode, "decode_image", "mode", "RGB", "L", "RGBA", "LA", "P"),
         }
+        if arguments.choice(orientation, "decode_image", "orientation", "stored", "exif") == "exif":
+            op["exif"] = True
+        return self._then(op, keep_position, name)
+
+    def encode_image(
+        self,
+        column: str,
+        format: Literal["jpeg", "png"] = "jpeg",
+        *,
+        quality: int | None = None,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Encodes uint8 images of one or three channels to the bytes of a file, in place; for `save`, say.
+
+        >>> import forebay as fb
+        >>> import numpy as np
+        >>> ds = fb.from_numpy({"image": np.zeros((2, 8, 8, 3), np.uint8)}).encode_image("image", "png")
+        >>> str(ds.schema["image"]), next(iter(ds))["image"][1:4]
+        ('bytes', b'PNG')
+
+        Args:
+            column: The column.
+            format: `"jpeg"`, with 4:2:0 chroma as Pillow's default, or `"png"`, which keeps every pixel.
+            quality: The quality of a JPEG, 1 to 100; 75 without it, as Pillow's default.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
+        """
+        op: dict[str, Any] = {
+            "op": "encode_image",
+            "column": column,
+            "format": arguments.choice(format, "encode_image", "format", "jpeg", "png"),
+        }
+        if quality is not None:
+            op["quality"] = arguments.whole(quality, "encode_image", "quality", 1, 100)
+        elif format == "jpeg":
+            op["quality"] = 75
         return self._then(op, keep_position, name)
 
     def resize(
@@ -113,6 +155,7 @@ class ImageOps(Base):
         *,
         top: int = 0,
         left: int = 0,
+        corner: Literal["top_left", "top_right", "bottom_left", "bottom_right"] = "top_left",
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
@@ -121,8 +164,9 @@ class ImageOps(Base):
         Args:
             column: The column.
             size: Pixels: one number for a square, or `(height, width)`.
-            top: Rows above the part.
-            left: Columns left of the part.
+            top: Rows between the part and the corner.
+            left: Columns between the part and the corner.
+            corner: The corner of the image from which they are counted.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
@@ -132,6 +176,7 @@ class ImageOps(Base):
             "top": arguments.whole(top, "crop", "top", 0),
             "left": arguments.whole(left, "crop", "left", 0),
             **arguments.size(size, "crop"),
+            "corner": arguments.choice(corner, "crop", "corner", *CORNERS),
         }
         return self._then(op, keep_position, name)
 
@@ -159,7 +204,7 @@ class ImageOps(Base):
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
-        op = {"op": "pad", "column": column, "border": _border(padding, "pad"), "fill": _levels(fill, "pad")}
+        op = {"op": "pad", "column": column, "border": _border(padding, "pad"), "fill": levels(fill, "pad")}
         return self._then(op, keep_position, name)
 
     def random_crop(
@@ -194,7 +239,7 @@ class ImageOps(Base):
             "column": column,
             **arguments.size(size, "random_crop"),
             "border": _border(padding, "random_crop"),
-            "fill": _levels(fill, "random_crop"),
+            "fill": levels(fill, "random_crop"),
         }
         return self._then(op, keep_position, name)
 
@@ -311,7 +356,7 @@ def _border(padding: Padding, op: str) -> dict[str, int]:
     return {"left": left, "top": top, "right": right, "bottom": bottom}
 
 
-def _levels(fill: int | Iterable[int], op: str) -> list[int]:
+def levels(fill: int | Iterable[int], op: str) -> list[int]:
     """Returns the levels of a colour."""
     levels = fill if isinstance(fill, Iterable) else [fill]
     return [arguments.whole(level, op, "fill", 0, 255) for level in levels]

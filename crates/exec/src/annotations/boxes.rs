@@ -5,6 +5,7 @@ use forebay_plan::{Annotations, BoxFormat};
 
 use super::motion::Motion;
 use super::rows::Numbers;
+use crate::image::{Region, has_centre};
 
 /// How far a box may reach over the border without an error, in pixels: coordinates of data sets are rounded.
 const OVER_MAX: f64 = 1.0;
@@ -83,11 +84,15 @@ impl Boxes {
         Ok(())
     }
 
-    /// Moves and clips the boxes, and returns which are kept, by their place among those before.
-    pub(super) fn follow(&mut self, motion: &Motion, from: (usize, usize)) -> Vec<u32> {
+    /// Moves and clips the boxes, and returns which are kept, by their place among those before. A box is dropped if
+    /// its centre is outside of `centres`.
+    pub(super) fn follow(&mut self, motion: &Motion, from: (usize, usize), centres: Option<Region>) -> Vec<u32> {
         let (width, height) = (motion.size.0 as f64, motion.size.1 as f64);
         let (mut kept, mut values) = (Vec::new(), Vec::new());
         for (at, corners) in self.corners(from).enumerate() {
+            if centres.is_some_and(|centres| !has_centre(centres, &corners)) {
+                continue;
+            }
             let Some(moved) = motion.bounds(corners) else { continue };
             let [left, top, right, bottom] = moved;
             let clipped =

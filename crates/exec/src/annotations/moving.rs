@@ -120,7 +120,8 @@ impl<'a> Moving<'a> {
             }
         }
         if let Some(boxes) = &mut state.boxes {
-            let kept = boxes.follow(&motion, size);
+            let centres = if let Change::CropCentres(part) = change { Some(part) } else { None };
+            let kept = boxes.follow(&motion, size, centres);
             if kept.len() < state.kept.len() {
                 state.kept = kept.iter().map(|&at| state.kept[at as usize]).collect();
                 state.points.iter_mut().for_each(|points| points.keep(&kept));
@@ -182,5 +183,10 @@ impl Follow for Moving<'_> {
             return Ok(());
         }
         self.change(change, size).inspect_err(|_| self.failed = Some(step))
+    }
+
+    fn boxes(&mut self, step: usize, size: (usize, usize)) -> Result<Vec<[f64; 4]>> {
+        self.change(Change::Keep, size).inspect_err(|_| self.failed = Some(step))?;
+        Ok(self.state.boxes.as_ref().map_or_else(Vec::new, |boxes| boxes.corners(size).collect()))
     }
 }

@@ -36,7 +36,7 @@ impl PixelMap {
         let (columns, rows) = (0..from.0 as u32, 0..from.1 as u32);
         match change {
             Change::Keep | Change::Check { .. } => {}
-            Change::Crop(to) => {
+            Change::Crop(to) | Change::CropCentres(to) => {
                 let part = |at: usize, len: usize| (at as u32..(at + len) as u32).collect();
                 self.choose(part(to.x, to.width), part(to.y, to.height));
             }

@@ -24,6 +24,8 @@ use super::view::{Image, Mirror, Region};
 #[derive(Debug, Clone)]
 pub struct Chain {
     decode: Option<ImageMode>,
+    /// Whether decoded images are turned and mirrored as their EXIF data say.
+    exif: bool,
     steps: Vec<Step>,
     normalizer: Option<Normalizer>,
 }
@@ -132,7 +134,13 @@ impl Chain {
             let (a, b) = (n.channels(), mode.channels());
             return Err(Error::invalid(format!("normalize has {a} channels, the decoded image has {b}")));
         }
-        Ok(Self { decode, steps, normalizer })
+        Ok(Self { decode, exif: false, steps, normalizer })
+    }
+
+    /// Turns and mirrors decoded images as their EXIF data say.
+    #[must_use]
+    pub fn with_exif(self, exif: bool) -> Self {
+        Self { exif, ..self }
     }
 
     /// Returns the shape of every result when it does not depend on the input; `input` is the height, width and
@@ -143,10 +151,11 @@ impl Chain {
             size = match *step {
                 Step::Resize { height, width, .. }
                 | Step::CenterCrop { height, width }
-                | Step::Crop(Region { height, width, .. })
+                | Step::Crop { part: Region { height, width, .. }, .. }
                 | Step::RandomCrop { height, width, .. }
                 | Step::RandomResizedCrop { height, width, .. } => Some((width, height)),
                 Step::ResizeShorter { size: to, max_size, .. } => size.map(|size| shorter_side(size, to, max_size)),
+                Step::IouCrop { .. } | Step::ZoomOut { .. } => None,
                 Step::Pad { border, .. } => size.map(|(width, height)| {
                     let (height, width) = border.around(height, width);
                     (width, height)
@@ -186,7 +195,7 @@ impl Chain {
         follow: &mut dyn Follow,
     ) -> Result<Shape> {
         let mut flow = match (input, self.decode) {
-            (Input::Encoded(bytes), Some(mode)) => Flow::encoded(bytes, mode, scratch)?,
+            (Input::Encoded(bytes), Some(mode)) => Flow::encoded(bytes, mode, self.exif, scratch)?,
             (Input::Pixels { height, width, channels, pixels }, None) => {
                 Flow::given(Image::packed(pixels, width, height, channels)?, scratch)
             }
@@ -225,7 +234,12 @@ impl Chain {
                     normalized = true;
                     continue;
                 }
-                Step::CenterCrop { .. } | Step::Crop(_) | Step::Pad { .. } | Step::RandomCrop { .. } => {
+                Step::CenterCrop { .. }
+                | Step::Crop { .. }
+                | Step::Pad { .. }
+                | Step::RandomCrop { .. }
+                | Step::IouCrop { .. }
+                | Step::ZoomOut { .. } => {
                     cut(&mut flow, i, step, &rng, follow)?;
                     continue;
                 }

@@ -2,11 +2,11 @@
 
 use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};
-use forebay_plan::Border;
+use forebay_plan::{Border, Corner};
 
 use super::flow::Flow;
 use super::follow::{Change, Follow};
-use super::geometry::{center_crop, random_crop};
+use super::geometry::{center_crop, random_crop, random_zoom_out};
 use super::step::Step;
 use super::view::Region;
 
@@ -48,7 +48,33 @@ pub(super) fn cut(
             }
             random_crop(flow.size(), (width, height), &mut rng(key_op))?
         }
-        Step::Crop(region) => region,
+        Step::IouCrop { ref rules, key_op } => {
+            let boxes = follow.boxes(at, flow.size())?;
+            let Some(region) = rules.draw(flow.size(), &boxes, &mut rng(key_op)) else {
+                return follow.follow(at, Change::Keep, flow.size());
+            };
+            follow.follow(at, Change::CropCentres(region), flow.size())?;
+            flow.crop(region);
+            return Ok(());
+        }
+        Step::ZoomOut { side, fill, p, key_op } => {
+            let Some(canvas) = random_zoom_out(flow.size(), side, p, &mut rng(key_op)) else {
+                return follow.follow(at, Change::Keep, flow.size());
+            };
+            return place(flow, canvas.left, canvas.top, canvas.size, fill);
+        }
+        Step::Crop { part, corner } => {
+            // A part that does not fit stays as it was given, for the error below.
+            let (width, height) = flow.size();
+            let far = |from: usize, len: usize, of: usize| of.checked_sub(from + len).unwrap_or(from);
+            let (x, y) = (far(part.x, part.width, width), far(part.y, part.height, height));
+            match corner {
+                Corner::TopLeft => part,
+                Corner::TopRight => Region { x, ..part },
+                Corner::BottomLeft => Region { y, ..part },
+                Corner::BottomRight => Region { x, y, ..part },
+            }
+        }
         _ => return Err(Error::internal(format!("{} cuts nothing", step.name()))),
     };
     let (width, height) = flow.size();

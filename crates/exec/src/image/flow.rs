@@ -8,10 +8,12 @@
 use forebay_core::{Error, Result};
 use forebay_plan::ImageMode;
 
-use super::decode::{Decoder, Limits, header};
+use super::decode::{Decoder, Limits, Orientation, header};
 use super::edit::Edit;
 use super::edit::blur::Blur;
 use super::edit::erase::erase;
+use super::edit::mix::Blend;
+use super::edit::noise::noise;
 use super::edit::sharpen::sharpen;
 use super::normalize::{Normalizer, copy_hwc};
 use super::resize::Resizer;
@@ -23,6 +25,7 @@ use super::view::{Image, Mirror, Region, room};
 pub(super) struct Tools {
     resizer: Resizer,
     blur: Blur,
+    blend: Blend,
 }
 
 /// The memory that one thread reuses from image to image.
@@ -41,9 +44,27 @@ impl Scratch {
     }
 }
 
+/// An encoded image.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Encoded<'a> {
+    bytes: &'a [u8],
+    mode: ImageMode,
+    /// Whether its rows become columns.
+    swaps: bool,
+}
+
+impl Encoded<'_> {
+    fn decode<'d>(&self, decoder: &'d mut Decoder, limits: &Limits, region: Region) -> Result<Image<'d>> {
+        match self.swaps {
+            true => decoder.decode_swapped(self.bytes, self.mode, limits, region),
+            false => decoder.decode_region(self.bytes, self.mode, limits, region),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Base<'a> {
-    Encoded(&'a [u8], ImageMode),
+    Encoded(Encoded<'a>),
     Given(Image<'a>),
     /// Without gaps in one of the scratch's two buffers.
     Buffer(usize),
@@ -66,10 +87,16 @@ pub(super) enum Target<'o> {
 }
 
 impl<'a, 's> Flow<'a, 's> {
-    pub(super) fn encoded(bytes: &'a [u8], mode: ImageMode, scratch: &'s mut Scratch) -> Result<Self> {
-        let (_, width, height) = header(bytes)?;
+    /// Takes an encoded image; `exif` says whether it is turned and mirrored as its EXIF data say.
+    pub(super) fn encoded(bytes: &'a [u8], mode: ImageMode, exif: bool, scratch: &'s mut Scratch) -> Result<Self> {
+        let (format, width, height) = header(bytes)?;
         scratch.limits.check(width, height)?;
-        Ok(Self::new(Base::Encoded(bytes, mode), (width as usize, height as usize), mode.channels(), scratch))
+        let Orientation { swaps, across, down } =
+            if exif { Orientation::of(format, bytes) } else { Orientation::default() };
+        let (width, height) = if swaps { (height, width) } else { (width, height) };
+        let base = Base::Encoded(Encoded { bytes, mode, swaps });
+        let flow = Self::new(base, (width as usize, height as usize), mode.channels(), scratch);
+        Ok(Self { flip: Mirror { horizontal: across, vertical: down }, ..flow })
     }
 
     pub(super) fn given(image: Image<'a>, scratch: &'s mut Scratch) -> Self {
@@ -143,11 +170,29 @@ impl<'a, 's> Flow<'a, 's> {
                 let (place, width) = (self.place(region), self.size.0);
                 erase(self.own()?, width, channels, place, value);
             }
+            Edit::MixBegin { share } => {
+                // The image is written as it is shown, because copies are turned before they are added.
+                let flip = self.flip.horizontal;
+                self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, flip, out))?;
+                self.blend(|blend, pixels| blend.begin(pixels, share))?;
+            }
+            Edit::MixCopy => self.blend(|blend, pixels| blend.copy(pixels))?,
+            Edit::MixAdd { share } => self.blend(|blend, pixels| blend.add(pixels, share))?,
+            Edit::MixEnd => self.blend(|blend, pixels| blend.end(pixels))?,
+            Edit::Noise { mean, sigma, key } => self.redraw(|image, _, out| noise(image, mean, sigma, key, out))?,
             Edit::Sharpness(factor) => self.redraw(|image, _, out| sharpen(image, factor, out))?,
             Edit::Warp(warp) => self.redraw(|image, _, out| warp.apply(image, out))?,
             Edit::Blur { size, sigma } => self.redraw(|image, tools, out| tools.blur.blur(image, size, sigma, out))?,
         }
         Ok(())
+    }
+
+    /// Calls `f` with the blend and the pixels of the image.
+    fn blend(&mut self, f: impl FnOnce(&mut Blend, &mut [u8])) -> Result<()> {
+        let mut blend = std::mem::take(&mut self.scratch.tools.blend);
+        let done = self.own().map(|pixels| f(&mut blend, pixels));
+        self.scratch.tools.blend = blend;
+        done
     }
 
     /// Writes a new image, each pixel from pixels around it.
@@ -185,7 +230,7 @@ impl<'a, 's> Flow<'a, 's> {
         let flip = self.flip;
         let Scratch { limits, decoder, buffers, .. } = self.scratch;
         let image = match self.base {
-            Base::Encoded(bytes, mode) => decoder.decode_region(bytes, mode, limits, self.region)?,
+            Base::Encoded(encoded) => encoded.decode(decoder, limits, self.region)?,
             Base::Given(image) => image.crop(self.region)?,
             Base::Buffer(i) => buffer(&buffers[i], self.size, self.channels)?.crop(self.region)?,
         };
@@ -205,7 +250,7 @@ impl<'a, 's> Flow<'a, 's> {
     ) -> Result<()> {
         let Scratch { limits, decoder, tools, buffers: [first, second] } = &mut *self.scratch;
         let (image, spare, spare_index) = match self.base {
-            Base::Encoded(bytes, mode) => (decoder.decode_region(bytes, mode, limits, self.region)?, first, 0),
+            Base::Encoded(encoded) => (encoded.decode(decoder, limits, self.region)?, first, 0),
             Base::Given(image) => (image.crop(self.region)?, first, 0),
             Base::Buffer(0) => (buffer(first, self.size, self.channels)?.crop(self.region)?, second, 1),
             Base::Buffer(_) => (buffer(second, self.size, self.channels)?.crop(self.region)?, first, 0),

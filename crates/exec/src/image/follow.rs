@@ -2,7 +2,7 @@
 //!
 //! A chain reports a change with its drawn parameters as it makes it, so these columns need no draw of their own.
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use forebay_plan::Direction;
 
 use super::edit::warp::Warp;
@@ -20,6 +20,8 @@ pub(crate) enum Change<'a> {
     },
     /// The image becomes a region of itself.
     Crop(Region),
+    /// The image becomes a region of itself, and boxes whose centres are outside are dropped.
+    CropCentres(Region),
     /// The image is mirrored.
     Mirror(Direction),
     /// The image is resized to so many columns and rows.
@@ -44,6 +46,12 @@ pub(crate) trait Follow {
     /// # Errors
     /// Data when one of the columns does not fit the image.
     fn follow(&mut self, step: usize, change: Change<'_>, size: (usize, usize)) -> Result<()>;
+
+    /// Returns left, top, right, bottom of each box of an image of `size`, for step number `step`.
+    ///
+    /// # Errors
+    /// As [`Follow::follow`].
+    fn boxes(&mut self, step: usize, size: (usize, usize)) -> Result<Vec<[f64; 4]>>;
 }
 
 /// Nothing follows.
@@ -52,5 +60,9 @@ pub(crate) struct Alone;
 impl Follow for Alone {
     fn follow(&mut self, _step: usize, _change: Change<'_>, _size: (usize, usize)) -> Result<()> {
         Ok(())
+    }
+
+    fn boxes(&mut self, _step: usize, _size: (usize, usize)) -> Result<Vec<[f64; 4]>> {
+        Err(Error::internal("an op that reads the boxes of an image runs without them"))
     }
 }

@@ -92,6 +92,36 @@ pub(super) fn random_crop(
     Ok(Region { x, y, width: w, height: h })
 }
 
+/// A larger image on which an image is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Canvas {
+    /// Columns left of the image.
+    pub(super) left: usize,
+    /// Rows above it.
+    pub(super) top: usize,
+    /// Columns and rows of the canvas.
+    pub(super) size: (usize, usize),
+}
+
+/// Draws torchvision's `RandomZoomOut`: with probability `p`, a canvas whose sides are `side` times those of the image,
+/// and the place of the image on it. `None` leaves the image as it is.
+pub(super) fn random_zoom_out(
+    (width, height): (usize, usize),
+    side: (f64, f64),
+    p: f64,
+    rng: &mut SampleRng,
+) -> Option<Canvas> {
+    if rng.unit() >= p {
+        return None;
+    }
+    let by = rng.uniform(side.0, side.1);
+    let canvas = |len: usize| (len as f64 * by) as usize;
+    let size = (canvas(width).max(width), canvas(height).max(height));
+    let mut first = |spare: usize| (spare as f64 * rng.unit()) as usize;
+    let (left, top) = (first(size.0 - width), first(size.1 - height));
+    Some(Canvas { left, top, size })
+}
+
 /// Draws torchvision's `RandomErasing` region of an image of `width` x `height`: ten tries of a share of the area
 /// within `scale` and a ratio (height by width) log-uniform within `ratio`, or `None`.
 pub(super) fn random_erasing(

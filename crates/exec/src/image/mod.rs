@@ -10,14 +10,14 @@
 //! - `flow`: an image between two steps
 //! - `follow`: the columns that follow an image get each change of its geometry
 //! - `decode/`: encoded bytes to pixels
-//! - `geometry`: where to crop, and how large to resize
+//! - `geometry`: where to crop, and how large to resize; `iou_crop`: a part that overlaps a box enough
 //! - `resize`, `taps`, `wide`: the resize, its weights, and its loops for AVX2
 //! - `augment/`: the draws of random augmentations
 //! - `edit/`: changes of an image with drawn parameters
 //! - `normalize`: levels to floats
 //! - `view`: pixels without a copy
 //! - `real`: functions of real numbers with the same bits on every machine
-//! - `encode`: pixels to JPEG files, for examples and tests
+//! - `encode`: pixels to JPEG and PNG files
 
 mod augment;
 mod chain;
@@ -28,6 +28,7 @@ mod encode;
 mod flow;
 mod follow;
 mod geometry;
+mod iou_crop;
 mod normalize;
 pub(crate) mod real;
 mod resize;
@@ -42,9 +43,12 @@ pub use chain::{Chain, Input, Output, Scratch, Shape};
 pub use decode::{Decoder, Format, Limits, header};
 #[cfg(test)]
 pub(crate) use edit::warp::Warp;
+pub(crate) use encode::encode;
 pub use encode::encode_jpeg;
 pub(crate) use follow::{Alone, Change, Follow};
 pub use geometry::{CenterCrop, center_crop, random_resized_crop, shorter_side};
+pub use iou_crop::IouCrop;
+pub(crate) use iou_crop::has_centre;
 pub use normalize::{Normalizer, copy_chw, copy_hwc, flip_floats};
 pub use resize::Resizer;
 pub use step::Step;

@@ -1,9 +1,10 @@
 //! The steps of a chain, and their arguments.
 
 use forebay_core::{Error, Result};
-use forebay_plan::{Border, Direction, Layout};
+use forebay_plan::{Border, Corner, Direction, Layout};
 
 use super::augment::Augment;
+use super::iou_crop::IouCrop;
 use super::taps::Filter;
 use super::view::Region;
 
@@ -39,8 +40,13 @@ pub enum Step {
         /// Columns.
         width: usize,
     },
-    /// Keep the part at one place.
-    Crop(Region),
+    /// Keep the part at one place, which is counted from a corner.
+    Crop {
+        /// The part.
+        part: Region,
+        /// The corner.
+        corner: Corner,
+    },
     /// Put a border around the image.
     Pad {
         /// Its sides.
@@ -58,6 +64,24 @@ pub enum Step {
         border: Border,
         /// Its colour.
         fill: [u8; 3],
+        /// Names the random stream.
+        key_op: u64,
+    },
+    /// Keep a random part with enough of a box in it.
+    IouCrop {
+        /// Its arguments.
+        rules: IouCrop,
+        /// Names the random stream.
+        key_op: u64,
+    },
+    /// Put the image on a larger canvas at a random place, at random.
+    ZoomOut {
+        /// The least and the greatest side of the canvas, in sides of the image.
+        side: (f64, f64),
+        /// Its colour.
+        fill: [u8; 3],
+        /// The probability.
+        p: f64,
         /// Names the random stream.
         key_op: u64,
     },
@@ -114,9 +138,11 @@ impl Step {
             Self::Resize { .. } => "resize",
             Self::ResizeShorter { .. } => "resize shorter side",
             Self::CenterCrop { .. } => "center crop",
-            Self::Crop(_) => "crop",
+            Self::Crop { .. } => "crop",
             Self::Pad { .. } => "pad",
             Self::RandomCrop { .. } => "random crop",
+            Self::IouCrop { .. } => "random iou crop",
+            Self::ZoomOut { .. } => "random zoom out",
             Self::RandomResizedCrop { .. } => "random resized crop",
             Self::Flip { .. } => "flip",
             Self::Annotate { .. } => "annotate",
@@ -131,7 +157,7 @@ impl Step {
         match *self {
             Self::Resize { height, width, .. }
             | Self::CenterCrop { height, width }
-            | Self::Crop(Region { height, width, .. })
+            | Self::Crop { part: Region { height, width, .. }, .. }
             | Self::RandomCrop { height, width, .. } => side(name, height, width),
             Self::ResizeShorter { size, max_size, .. } => side(name, size, max_size.unwrap_or(size)),
             Self::RandomResizedCrop { height, width, scale, ratio, .. } => {
@@ -143,6 +169,8 @@ impl Step {
                 Err(Error::invalid(format!("{name} with probability {p}, not within 0 and 1")))
             }
             Self::Pad { .. }
+            | Self::IouCrop { .. }
+            | Self::ZoomOut { .. }
             | Self::Flip { .. }
             | Self::Annotate { .. }
             | Self::Augment { .. }

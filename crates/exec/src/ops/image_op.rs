@@ -33,18 +33,18 @@ pub(crate) struct FusedImageOp {
 
 impl FusedImageOp {
     pub(crate) fn new(column: &str, steps: &[Step], input: &Arc<Schema>, seed: Seed, memory: Memory) -> Result<Self> {
-        let mut decode = None;
+        let (mut decode, mut exif) = (None, false);
         let (mut chain, mut carries) = (Vec::new(), Vec::new());
         for step in steps {
             match &step.node.op {
-                Op::DecodeImage(op) => decode = Some(op.mode),
+                Op::DecodeImage(op) => (decode, exif) = (Some(op.mode), op.exif),
                 op => {
                     carries.push(op.annotations().is_some());
                     chain.push(kernel(op, step.random)?);
                 }
             }
         }
-        let chain = Chain::new(decode, chain).map_err(|e| steps[0].node.blame(e))?;
+        let chain = Chain::new(decode, chain).map_err(|e| steps[0].node.blame(e))?.with_exif(exif);
         let schema = steps.last().map_or_else(|| input.clone(), |s| s.schema.clone());
         let annotations = steps.iter().find_map(|step| step.node.op.annotations());
         let annotations = annotations.filter(|with| with.columns().next().is_some()).cloned();

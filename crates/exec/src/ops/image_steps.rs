@@ -3,7 +3,7 @@
 use forebay_core::{Error, Result};
 use forebay_plan::Op;
 
-use crate::image::{self, Augment, Filter, Region};
+use crate::image::{self, Augment, Filter, IouCrop, Region};
 
 /// Returns the kernel of an op. `key_op` names its random stream.
 ///
@@ -25,7 +25,18 @@ pub(super) fn kernel(op: &Op, key_op: u64) -> Result<image::Step> {
             image::Step::ResizeShorter { size: op.size, max_size: op.max_size, filter }
         }
         Op::CenterCrop(op) => image::Step::CenterCrop { height: op.height, width: op.width },
-        Op::Crop(op) => image::Step::Crop(Region { x: op.left, y: op.top, width: op.width, height: op.height }),
+        Op::Crop(op) => {
+            let part = Region { x: op.left, y: op.top, width: op.width, height: op.height };
+            image::Step::Crop { part, corner: op.corner }
+        }
+        Op::RandomIouCrop(op) => {
+            let (scale, ratio, overlaps, trials) = (op.scale, op.ratio, op.overlaps.clone(), op.trials);
+            image::Step::IouCrop { rules: IouCrop { scale, ratio, overlaps, trials }, key_op }
+        }
+        Op::RandomZoomOut(op) => {
+            let (side, fill, p) = (op.side_range, colour(&op.fill), op.probability);
+            image::Step::ZoomOut { side, fill, p, key_op }
+        }
         Op::Pad(op) => image::Step::Pad { border: op.border, fill: colour(&op.fill) },
         Op::RandomCrop(op) => {
             let (height, width, border, fill) = (op.height, op.width, op.border, colour(&op.fill));

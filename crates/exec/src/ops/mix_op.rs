@@ -10,7 +10,7 @@ use forebay_core::{Error, Result, Seed};
 use forebay_data::{Chunk, DType, FixedTensorBuilder, Kind, tensor_values};
 use forebay_plan::{Expr, Layout, Mixing, Op, Step, image_layout, ops};
 
-use crate::image::real::normal;
+use crate::image::real::ln_gamma;
 use crate::table::evaluate;
 
 pub(crate) struct MixOp {
@@ -164,30 +164,6 @@ fn partners(rows: usize, rng: &mut SampleRng) -> Vec<usize> {
 fn beta(alpha: f64, rng: &mut SampleRng) -> f64 {
     let (a, b) = (ln_gamma(alpha, rng), ln_gamma(alpha, rng));
     1.0 / (1.0 + libm::exp((b - a).clamp(-600.0, 600.0)))
-}
-
-/// Draws the logarithm of a gamma variate (Marsaglia and Tsang, "A simple method for generating gamma variables",
-/// 2000).
-fn ln_gamma(shape: f64, rng: &mut SampleRng) -> f64 {
-    // Never 0, where the logarithm is infinite.
-    let ln_unit = |rng: &mut SampleRng| libm::log(1.0 - rng.unit());
-    if shape < 1.0 {
-        let boost = ln_unit(rng) / shape;
-        return ln_gamma(shape + 1.0, rng) + boost;
-    }
-    let d = shape - 1.0 / 3.0;
-    let c = 1.0 / (9.0 * d).sqrt();
-    loop {
-        let x = normal(rng);
-        let root = 1.0 + c * x;
-        if root <= 0.0 {
-            continue;
-        }
-        let v = root * root * root;
-        if ln_unit(rng) < 0.5 * x * x + d - d * v + d * libm::log(v) {
-            return libm::log(d) + libm::log(v);
-        }
-    }
 }
 
 #[cfg(test)]

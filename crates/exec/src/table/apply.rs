@@ -40,6 +40,13 @@ pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chun
             }
             None => input.column(name).cloned(),
         })?,
+        Op::EncodeImage(op) => {
+            let encoded = super::encode::encode(op, input)?;
+            each(
+                output_schema,
+                |name| if name == op.column { Ok(encoded.clone()) } else { input.column(name).cloned() },
+            )?
+        }
         Op::WithColumn(op) => {
             let computed = computed(&op.value, input)?;
             check_missing(output_schema.field(&op.column)?, &computed, input)?;

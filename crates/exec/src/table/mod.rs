@@ -21,6 +21,7 @@ mod cast_text;
 mod choose;
 mod compare;
 mod convert;
+mod encode;
 mod explode;
 mod finite;
 mod fit;

@@ -132,7 +132,7 @@ fn whole_pixels(draw: &mut Draw) -> Op {
 fn any_op(draw: &mut Draw) -> Op {
     let column = name("image");
     let (height, width, antialias) = (6 + draw.below(30), 6 + draw.below(30), draw.coin());
-    match draw.below(7) {
+    match draw.below(10) {
         0 => Op::Resize(ops::Resize { column, height, width, antialias, interpolation: Resample::default() }),
         1 => {
             let (scale, ratio) = ((0.2, 0.9), (0.5, 2.0));
@@ -163,6 +163,23 @@ fn any_op(draw: &mut Draw) -> Op {
             let interpolation = Interpolation::Bilinear;
             Op::RandomRotation(ops::RandomRotation { column, degrees: (-90.0, 90.0), interpolation, fill: None })
         }
+        5 => Op::RandomPerspective(ops::RandomPerspective {
+            column,
+            distortion_scale: 0.8,
+            probability: 0.8,
+            interpolation: Interpolation::Bilinear,
+            fill: None,
+        }),
+        6 => Op::RandomAffine(ops::RandomAffine {
+            column,
+            degrees: (-30.0, 30.0),
+            translate: (0.2, 0.3),
+            scale: Some((0.6, 1.5)),
+            shear: Some([(-10.0, 10.0), (0.0, 0.0)]),
+            interpolation: Interpolation::Nearest,
+            fill: None,
+        }),
+        7 => Op::RandomZoomOut(ops::RandomZoomOut { column, side_range: (1.0, 2.0), fill: vec![9], probability: 0.5 }),
         _ => whole_pixels(draw),
     }
 }

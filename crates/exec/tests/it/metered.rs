@@ -162,7 +162,7 @@ fn fused_ops_are_one_and_their_bytes_are_those_of_files_and_of_pixels() {
         files.iter().filter(|path| is_png(path)).map(|path| path.metadata().expect("one").len()).collect();
     let source = Source::Files { paths: vec![folder.join("*.png").display().to_string()] };
     let column = || "bytes".to_owned();
-    let decode = Op::DecodeImage(ops::DecodeImage { column: column(), mode: ImageMode::Rgb });
+    let decode = Op::DecodeImage(ops::DecodeImage { column: column(), mode: ImageMode::Rgb, exif: false });
     let resize = Op::Resize(ops::Resize {
         column: column(),
         height: 8,

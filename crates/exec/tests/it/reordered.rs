@@ -89,7 +89,7 @@ fn a_relaxed_order_changes_bits_of_its_changed_columns_alone() {
         }
     }
     assert!(
-        changed > 100 && left > 100 && passed_on > 10,
+        changed > 70 && left > 100 && passed_on > 10,
         "{changed} changed, {left} did not, {passed_on} were made of them"
     );
 }

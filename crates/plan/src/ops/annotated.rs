@@ -34,6 +34,12 @@ impl ImageSpec for Annotated {
 
     fn kind(&self, field: &Field) -> Result<Kind> {
         match self.image() {
+            Some(image) if !image.has_places() => {
+                let (op, column) = (image.name(), image.column());
+                Err(Error::invalid(format!("{op}: boxes, masks and points of {column:?} cannot follow it")).hint(
+                    "it blends copies that were moved differently: use trivial_augment, or put it before annotate",
+                ))
+            }
             Some(image) => image.kind(field),
             None => Err(Error::invalid(format!("{}: no columns can follow it", self.of.name()))
                 .hint("only ops that move the pixels of an image have annotations")),

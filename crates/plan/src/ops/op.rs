@@ -74,6 +74,8 @@ ops! {
     CheckFinite(columns::CheckFinite),
     /// Decodes encoded bytes to an image.
     DecodeImage(images::DecodeImage),
+    /// Encodes an image to the bytes of a file.
+    EncodeImage(images::EncodeImage),
     /// Declares the boxes, masks and points of an image.
     Annotate(images::Annotate),
     /// An image op, and the columns that follow the image.
@@ -92,6 +94,10 @@ ops! {
     RandomCrop(images::RandomCrop),
     /// Crops a random part and resizes it.
     RandomResizedCrop(images::RandomResizedCrop),
+    /// Keeps a part with enough of a box in it, at random.
+    RandomIouCrop(images::RandomIouCrop),
+    /// Puts an image on a larger canvas, at random.
+    RandomZoomOut(images::RandomZoomOut),
     /// Mirrors an image, at random.
     RandomFlip(images::RandomFlip),
     /// Changes colours, at random.
@@ -106,6 +112,30 @@ ops! {
     RandomRotation(augment::RandomRotation),
     /// Random operations of torchvision's RandAugment.
     RandAugment(augment::RandAugment),
+    /// Keeps a few bits of each level, at random.
+    RandomPosterize(augment::RandomPosterize),
+    /// Inverts all levels, at random.
+    RandomInvert(augment::RandomInvert),
+    /// Stretches each channel to all levels, at random.
+    RandomAutocontrast(augment::RandomAutocontrast),
+    /// Spreads each channel's levels evenly, at random.
+    RandomEqualize(augment::RandomEqualize),
+    /// Sharpens or smooths, at random.
+    RandomAdjustSharpness(augment::RandomAdjustSharpness),
+    /// A turn, a shift, a scaling and a shear, at random.
+    RandomAffine(augment::RandomAffine),
+    /// A view from another side, at random.
+    RandomPerspective(augment::RandomPerspective),
+    /// The channels in a random order.
+    RandomChannelPermutation(augment::RandomChannelPermutation),
+    /// Noise on every level, at random.
+    GaussianNoise(augment::GaussianNoise),
+    /// A learned policy of two random operations.
+    AutoAugment(augment::AutoAugment),
+    /// One random operation of torchvision's TrivialAugment.
+    TrivialAugment(augment::TrivialAugment),
+    /// Blends an image with copies of itself that were changed differently.
+    AugMix(augment::AugMix),
     /// Overwrites a rectangle, at random.
     RandomErasing(augment::RandomErasing),
     /// Converts to float32.
@@ -239,7 +269,10 @@ impl Op {
 
     /// Returns the op that also moves these columns of its image, if it moves pixels and names none itself.
     #[must_use]
-    pub(crate) fn annotated(self, with: &Annotations) -> Self {
+    pub(crate) fn annotated(mut self, with: &Annotations) -> Self {
+        if let Op::RandomIouCrop(op) = &mut self {
+            op.with.get_or_insert_with(|| with.clone());
+        }
         match self.image() {
             Some(image) if image.moves_pixels() && image.annotations().is_none() => {
                 Op::Annotated(Annotated { of: Box::new(self), with: with.clone() })

@@ -88,7 +88,7 @@ mod tests {
     }
 
     fn decode() -> Op {
-        Op::DecodeImage(ops::DecodeImage { column: "image".to_owned(), mode: ImageMode::Rgb })
+        Op::DecodeImage(ops::DecodeImage { column: "image".to_owned(), mode: ImageMode::Rgb, exif: false })
     }
 
     fn crop() -> Op {

@@ -213,7 +213,7 @@ mod tests {
     }
 
     fn decode() -> Op {
-        Op::DecodeImage(ops::DecodeImage { column: "bytes".to_owned(), mode: ImageMode::Rgb })
+        Op::DecodeImage(ops::DecodeImage { column: "bytes".to_owned(), mode: ImageMode::Rgb, exif: false })
     }
 
     fn crop(side: usize) -> Op {

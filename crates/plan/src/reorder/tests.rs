@@ -39,7 +39,7 @@ fn map(reads: Option<&[&str]>, writes: &str) -> Op {
 }
 
 fn decode() -> Op {
-    Op::DecodeImage(ops::DecodeImage { column: "jpg".to_owned(), mode: ImageMode::Rgb })
+    Op::DecodeImage(ops::DecodeImage { column: "jpg".to_owned(), mode: ImageMode::Rgb, exif: false })
 }
 
 fn resize(side: usize) -> Op {

@@ -11,22 +11,38 @@ from forebay._src.written import Step, Written
 #: Ops that change one column and nothing else, so that they are no use of it.
 _CHANGE = frozenset(
     (
+        "aug_mix",
+        "auto_augment",
         "cast",
         "center_crop",
         "color_jitter",
+        "crop",
         "decode_image",
+        "encode_image",
         "gaussian_blur",
+        "gaussian_noise",
         "normalize",
+        "pad",
         "rand_augment",
+        "random_adjust_sharpness",
+        "random_affine",
+        "random_autocontrast",
+        "random_channel_permutation",
         "random_crop",
+        "random_equalize",
         "random_erasing",
         "random_flip",
         "random_grayscale",
+        "random_invert",
+        "random_perspective",
+        "random_posterize",
         "random_resized_crop",
         "random_rotation",
         "random_solarize",
+        "random_zoom_out",
         "resize",
         "tokenize",
+        "trivial_augment",
     )
 )
 #: Ops that look at no column.

@@ -36,7 +36,7 @@ impl Draws for RandomGrayscale {
 }
 
 /// Draws a permutation of the first `N` numbers (Fisher and Yates).
-fn permutation<const N: usize>(rng: &mut SampleRng) -> [usize; N] {
+pub(super) fn permutation<const N: usize>(rng: &mut SampleRng) -> [usize; N] {
     let mut order = std::array::from_fn(|i| i);
     (1..N).rev().for_each(|i| order.swap(i, rng.up_to(i as u32) as usize));
     order

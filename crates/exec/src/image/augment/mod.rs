@@ -4,12 +4,25 @@
 //! augmentation of one sample come from one stream in a fixed order, the coin of `p` first, so that no other code
 //! shifts them.
 
+mod aug_mix;
+mod auto_augment;
 mod color_jitter;
 mod gaussian_blur;
+mod gaussian_noise;
+mod operations;
 mod rand_augment;
+mod random_adjust_sharpness;
+mod random_affine;
+mod random_autocontrast;
+mod random_channel_permutation;
+mod random_equalize;
 mod random_erasing;
+mod random_invert;
+mod random_perspective;
+mod random_posterize;
 mod random_rotation;
 mod random_solarize;
+mod trivial_augment;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -58,6 +71,18 @@ impl Augment {
             Op::RandomRotation(op) => Arc::new(op.clone()),
             Op::RandAugment(op) => Arc::new(op.clone()),
             Op::RandomErasing(op) => Arc::new(op.clone()),
+            Op::AugMix(op) => Arc::new(op.clone()),
+            Op::RandomPosterize(op) => Arc::new(op.clone()),
+            Op::RandomInvert(op) => Arc::new(op.clone()),
+            Op::RandomAutocontrast(op) => Arc::new(op.clone()),
+            Op::RandomEqualize(op) => Arc::new(op.clone()),
+            Op::RandomAdjustSharpness(op) => Arc::new(op.clone()),
+            Op::RandomAffine(op) => Arc::new(op.clone()),
+            Op::RandomPerspective(op) => Arc::new(op.clone()),
+            Op::RandomChannelPermutation(op) => Arc::new(op.clone()),
+            Op::GaussianNoise(op) => Arc::new(op.clone()),
+            Op::TrivialAugment(op) => Arc::new(op.clone()),
+            Op::AutoAugment(op) => Arc::new(op.clone()),
             _ => return None,
         };
         Some(Self { name: op.name(), draws })

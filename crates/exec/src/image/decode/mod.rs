@@ -6,10 +6,11 @@
 //! error. Only memory is kept from one image to the next. Deviation: a 16-bit greyscale PNG yields its high bytes, like
 //! a 16-bit colour PNG; Pillow clips at 255.
 //!
-//! - `header`: the format and the size of an encoded image
+//! - `header`: the format and the size of an encoded image; `exif`: its orientation
 //! - `jpeg/`, `png`, `webp`: the decoder of each format
 //! - `raw`: the pixels that such a decoder yields, and their conversion to a mode
 
+mod exif;
 mod header;
 mod jpeg;
 mod png;
@@ -24,6 +25,7 @@ use raw::{Colour, no_palette};
 
 use super::view::{Image, Region, room};
 
+pub(super) use exif::Orientation;
 pub use header::{Format, header};
 
 /// The limits of an image.
@@ -56,6 +58,7 @@ pub struct Decoder {
     jpeg: Jpeg,
     pixels: Vec<u8>,
     other: Vec<u8>,
+    turned: Vec<u8>,
 }
 
 impl Decoder {
@@ -89,6 +92,28 @@ impl Decoder {
             )));
         }
         self.read(format, bytes, mode, region)
+    }
+
+    /// As [`Decoder::decode_region`] of the image whose rows are the columns of the encoded one.
+    pub(super) fn decode_swapped(
+        &mut self,
+        bytes: &[u8],
+        mode: ImageMode,
+        limits: &Limits,
+        region: Region,
+    ) -> Result<Image<'_>> {
+        let Region { x, y, width, height } = region;
+        let mut turned = std::mem::take(&mut self.turned);
+        let image = self.decode_region(bytes, mode, limits, Region { x: y, y: x, width: height, height: width })?;
+        let channels = image.channels();
+        let out = room(&mut turned, width * height * channels);
+        for (column, from) in image.rows().enumerate() {
+            for (row, pixel) in from.chunks_exact(channels).enumerate() {
+                out[(row * width + column) * channels..][..channels].copy_from_slice(pixel);
+            }
+        }
+        self.turned = turned;
+        Image::packed(&self.turned[..width * height * channels], width, height, channels)
     }
 
     fn read(&mut self, format: Format, bytes: &[u8], mode: ImageMode, region: Region) -> Result<Image<'_>> {

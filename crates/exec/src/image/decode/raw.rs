@@ -32,7 +32,9 @@ impl Colour {
     pub(super) fn of(mode: ImageMode) -> Self {
         match mode {
             ImageMode::Grey => Self::Grey,
+            ImageMode::GreyAlpha => Self::GreyAlpha,
             ImageMode::Rgb => Self::Rgb,
+            ImageMode::Rgba => Self::Rgba,
             ImageMode::Palette => Self::Index,
         }
     }
@@ -46,14 +48,17 @@ impl Colour {
         }
     }
 
-    /// Converts a row as Pillow's `convert` does; alpha is dropped.
+    /// Converts a row as Pillow's `convert` does. A mode without alpha drops it; for a mode with alpha, an image
+    /// without one is opaque.
     pub(super) fn convert(self, from: &[u8], mode: ImageMode, to: &mut [u8]) {
         match self {
-            Self::Grey | Self::Index => map::<1>(from, mode, to, |[v]| [v; 3], |[v]| v),
-            Self::GreyAlpha => map::<2>(from, mode, to, |[v, _]| [v; 3], |[v, _]| v),
-            Self::Rgb => map::<3>(from, mode, to, |p| p, luma),
-            Self::Rgba => map::<4>(from, mode, to, |[r, g, b, _]| [r, g, b], |[r, g, b, _]| luma([r, g, b])),
-            Self::Cmyk => map::<4>(from, mode, to, cmyk, |p| luma(cmyk(p))),
+            Self::Grey | Self::Index => map::<1>(from, mode, to, |[v]| [v; 3], |[v]| v, |_| 255),
+            Self::GreyAlpha => map::<2>(from, mode, to, |[v, _]| [v; 3], |[v, _]| v, |[_, a]| a),
+            Self::Rgb => map::<3>(from, mode, to, |p| p, luma, |_| 255),
+            Self::Rgba => {
+                map::<4>(from, mode, to, |[r, g, b, _]| [r, g, b], |[r, g, b, _]| luma([r, g, b]), |[_, _, _, a]| a);
+            }
+            Self::Cmyk => map::<4>(from, mode, to, cmyk, |p| luma(cmyk(p)), |_| 255),
         }
     }
 }
@@ -70,11 +75,19 @@ fn map<const N: usize>(
     to: &mut [u8],
     rgb: impl Fn([u8; N]) -> [u8; 3],
     grey: impl Fn([u8; N]) -> u8,
+    alpha: impl Fn([u8; N]) -> u8,
 ) {
     let pixels = from.as_chunks::<N>().0;
     match mode {
         ImageMode::Grey | ImageMode::Palette => pixels.iter().zip(to).for_each(|(&p, out)| *out = grey(p)),
         ImageMode::Rgb => pixels.iter().zip(to.as_chunks_mut::<3>().0).for_each(|(&p, out)| *out = rgb(p)),
+        ImageMode::GreyAlpha => {
+            pixels.iter().zip(to.as_chunks_mut::<2>().0).for_each(|(&p, out)| *out = [grey(p), alpha(p)]);
+        }
+        ImageMode::Rgba => pixels.iter().zip(to.as_chunks_mut::<4>().0).for_each(|(&p, out)| {
+            let [r, g, b] = rgb(p);
+            *out = [r, g, b, alpha(p)];
+        }),
     }
 }
 

@@ -18,6 +18,11 @@ pub(super) fn contrast(pixels: &mut [u8], channels: usize, factor: f64) {
     look_up(pixels, &std::array::from_fn(|v| level(v as f32 * kept + added)));
 }
 
+/// Puts the channels in another order: the first becomes the one that `order` names first.
+pub(super) fn permute(pixels: &mut [u8], order: [usize; 3]) {
+    pixels.as_chunks_mut::<3>().0.iter_mut().for_each(|pixel| *pixel = order.map(|channel| pixel[channel]));
+}
+
 /// Replaces each level by a table's entry.
 pub(super) fn look_up(pixels: &mut [u8], table: &[u8; 256]) {
     pixels.iter_mut().for_each(|v| *v = table[usize::from(*v)]);

@@ -8,8 +8,10 @@
 //!
 //! - `colour`, `levels`: changes of single pixels
 //! - `blur`, `sharpen`: changes that read the pixels around
-//! - `warp`: affine maps
+//! - `warp`: affine maps, and views from another side
 //! - `erase`: regions in one colour, or of noise
+//! - `mix`: a blend of changed copies
+//! - `noise`: noise on every level
 //! - `lanes`: loops over pixels that the compiler vectorises
 
 pub(super) mod blur;
@@ -17,6 +19,8 @@ mod colour;
 pub(super) mod erase;
 mod lanes;
 mod levels;
+pub(super) mod mix;
+pub(super) mod noise;
 pub(super) mod sharpen;
 pub(super) mod warp;
 
@@ -45,6 +49,8 @@ pub(super) enum Recolour {
     AutoContrast,
     /// Spreads each channel's levels evenly.
     Equalize,
+    /// Puts the three channels in this order.
+    Permute([usize; 3]),
 }
 
 /// A change with its parameters.
@@ -61,8 +67,31 @@ pub(super) enum Edit {
     },
     /// Scales the distance from the mean of the surroundings by this factor, 0 or more.
     Sharpness(f64),
-    /// An affine map.
+    /// Adds draws of a normal distribution to all levels.
+    Noise {
+        /// In levels.
+        mean: f64,
+        /// In levels.
+        sigma: f64,
+        /// Opens the stream of the draws.
+        key: u64,
+    },
+    /// A map of places.
     Warp(Warp),
+    /// Begins a blend with this share of the image.
+    MixBegin {
+        /// From 0 to 1.
+        share: f32,
+    },
+    /// The image becomes what it was at the beginning of the blend.
+    MixCopy,
+    /// Adds a share of the image to the blend.
+    MixAdd {
+        /// From 0 to 1.
+        share: f32,
+    },
+    /// The image becomes the blend.
+    MixEnd,
     /// A region in one colour.
     Erase {
         /// The region.
@@ -85,7 +114,8 @@ impl Recolour {
             (Self::Solarize(threshold), _) => levels::solarize(pixels, threshold as f32),
             (Self::AutoContrast, _) => levels::autocontrast(pixels, channels),
             (Self::Equalize, _) => levels::equalize(pixels, channels),
-            (Self::Saturation(_) | Self::Hue(_) | Self::Grey, _) => {}
+            (Self::Permute(order), 3) => colour::permute(pixels, order),
+            (Self::Saturation(_) | Self::Hue(_) | Self::Grey | Self::Permute(_), _) => {}
         }
     }
 }

@@ -9,6 +9,7 @@ use super::golden::file;
 use crate::image::edit::warp::Warp;
 use crate::image::edit::{Edit, Recolour};
 use crate::image::flow::Flow;
+use crate::image::geometry::random_zoom_out;
 use crate::image::{Augment, Image, Limits, Region, Scratch};
 
 /// Runs one edit on pixels of a shape.
@@ -46,6 +47,16 @@ fn parse(words: &[&str], size: (usize, usize)) -> Edit {
         "shear_y" => Edit::Warp(Warp::shear(number(1), true, size, &how(0.0))),
         "shift_x" => Edit::Warp(Warp::shift(number(1), 0.0, &how(0.0))),
         "shift_y" => Edit::Warp(Warp::shift(0.0, number(1), &how(0.0))),
+        "affine" => {
+            let shift = (number(4), number(5));
+            Edit::Warp(Warp::affine(number(1), shift, number(6), [number(7), number(8)], &how(0.0)))
+        }
+        "perspective" => {
+            let corners = [4, 6, 8, 10].map(|i| [number(i), number(i + 1)]);
+            Edit::Warp(Warp::perspective(corners, size, &how(0.0)).expect("convex corners"))
+        }
+        "permute" => Edit::Recolour(Recolour::Permute([1, 2, 3].map(|i| number(i) as usize))),
+        "invert" => Edit::Recolour(Recolour::Solarize(0.0)),
         "erase" => {
             let [x, y, width, height] = [1, 2, 3, 4].map(|i| number(i) as usize);
             Edit::Erase { region: Region { x, y, width, height }, value: [5, 6, 7].map(|i| number(i) as u8) }
@@ -137,6 +148,95 @@ fn jitter_draws_uniform_factors_in_any_order() {
         probability,
     });
     assert!(matches!(drawn(&alone, 3)[..], [Edit::Recolour(Recolour::Hue(_))]));
+}
+
+#[test]
+fn a_policy_draws_its_operations_and_magnitudes_alike() {
+    let column = || "image".to_owned();
+    let (interpolation, fill) = (Interpolation::Nearest, None);
+    let trivial =
+        Op::TrivialAugment(ops::TrivialAugment { column: column(), num_magnitude_bins: 3, interpolation, fill: None });
+    let mut seen = std::collections::BTreeMap::<String, u32>::new();
+    for sample in 0..28_000 {
+        *seen.entry(format!("{:?}", drawn(&trivial, sample))).or_default() += 1;
+    }
+    let how = Warp::rotation(0.0, interpolation, fill);
+    for (edit, most) in [
+        (Edit::Recolour(Recolour::Posterize(5)), 667),
+        (Edit::Recolour(Recolour::Solarize(255.0)), 667),
+        (Edit::Recolour(Recolour::Equalize), 2000),
+        (Edit::Warp(Warp::shift(-16.0, 0.0, &how)), 333),
+        (Edit::Warp(Warp::rotation(135.0, interpolation, fill)), 333),
+    ] {
+        let got = seen.get(&format!("{:?}", [edit])).copied().unwrap_or(0);
+        assert!((most * 8 / 10..most * 12 / 10).contains(&got), "{edit:?}: {got} of {seen:?}");
+    }
+    let policy = forebay_plan::AutoPolicy::Imagenet;
+    let auto = Op::AutoAugment(ops::AutoAugment { column: column(), policy, interpolation, fill: None });
+    let invert = Edit::Recolour(Recolour::Solarize(0.0));
+    let inverted = (0..25_000).filter(|&sample| drawn(&auto, sample).contains(&invert)).count();
+    // Of 25 pairs, the third from the end and two others have it, each with a probability of 0.6.
+    assert!((1650..1950).contains(&inverted), "{inverted}");
+}
+
+#[test]
+fn a_blend_is_the_sum_of_its_shares() {
+    let pixels: Vec<u8> = (0..5 * 4 * 3).map(|v| (v * 4) as u8).collect();
+    let mut scratch = Scratch::new(Limits::default());
+    let image = Image::packed(&pixels, 5, 4, 3).expect("its size");
+    let mut flow = Flow::given(image, &mut scratch);
+    // Shown upside down and from the other side: the copies are made of the image as it is shown.
+    flow.flip = crate::image::Mirror { horizontal: true, vertical: true };
+    let half = Warp::rotation(180.0, Interpolation::Nearest, None);
+    for edit in [
+        Edit::MixBegin { share: 0.25 },
+        Edit::MixCopy,
+        Edit::Recolour(Recolour::Solarize(0.0)),
+        Edit::MixAdd { share: 0.25 },
+        Edit::MixCopy,
+        Edit::Warp(half),
+        Edit::MixAdd { share: 0.5 },
+        Edit::MixEnd,
+    ] {
+        flow.edit(edit).expect("valid");
+    }
+    let mut out = vec![0; pixels.len()];
+    flow.finish(None, &mut out).expect("its size");
+    // A quarter of the image and a quarter of its inverse are 63.75; half of the turned copy is half of what was given.
+    let want: Vec<u8> = pixels.iter().map(|&v| (63.75 + f32::from(v) * 0.5) as u8).collect();
+    assert_eq!(out, want);
+}
+
+#[test]
+fn a_zoom_out_has_its_sides_and_places() {
+    let mut zoomed = 0;
+    for sample in 0..2_000 {
+        let mut rng = SampleRng::new(2, SampleId(sample));
+        let Some(canvas) = random_zoom_out((30, 20), (1.5, 3.0), 0.7, &mut rng) else { continue };
+        zoomed += 1;
+        let (width, height) = canvas.size;
+        assert!((45..=90).contains(&width) && (30..=60).contains(&height), "{canvas:?}");
+        assert!(canvas.left + 30 <= width && canvas.top + 20 <= height, "{canvas:?}");
+    }
+    assert!((1320..1480).contains(&zoomed), "{zoomed}");
+}
+
+#[test]
+fn corners_that_span_no_convex_shape_have_no_perspective() {
+    let how = Warp::rotation(0.0, Interpolation::Nearest, None);
+    let view = |corners| Warp::perspective(corners, (8, 8), &how);
+    assert!(view([[4.0, 4.0], [7.0, 0.0], [7.0, 7.0], [0.0, 7.0]]).is_none());
+    assert!(view([[0.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 7.0]]).is_none());
+    let warp = view([[1.0, 2.0], [7.0, 0.0], [6.0, 7.0], [0.0, 5.0]]).expect("convex");
+    assert!(Warp::perspective([[0.0, 0.0]; 4], (1, 1), &how).is_none());
+    // Its map back is its inverse: the corners of the image come to where they were moved.
+    let back = warp.forward().expect("an inverse");
+    for ([x, y], [to_x, to_y]) in
+        [([0.0, 0.0], [1.0, 2.0]), ([7.0, 0.0], [7.0, 0.0]), ([7.0, 7.0], [6.0, 7.0]), ([0.0, 7.0], [0.0, 5.0])]
+    {
+        let [u, v, by] = back.map(|[a, b, c]| a * (x - 4.0) + b * (y - 4.0) + c);
+        assert!((u / by + 4.0 - to_x).abs() < 1e-9 && (v / by + 4.0 - to_y).abs() < 1e-9, "{u} {v} {by}");
+    }
 }
 
 #[test]

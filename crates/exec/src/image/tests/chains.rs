@@ -29,7 +29,35 @@ fn any_augment(rng: &mut SampleRng) -> Op {
     let (column, probability) = (column(), [0.5, 1.0][draw(rng, 0, 1)]);
     let interpolation = [Interpolation::Nearest, Interpolation::Bilinear][draw(rng, 0, 1)];
     let fill = [None, Some(vec![3, 200, 90])][draw(rng, 0, 1)].clone();
-    match draw(rng, 0, 6) {
+    match draw(rng, 0, 11) {
+        7 => Op::GaussianNoise(ops::GaussianNoise { column, mean: 0.0, sigma: (0.01, 0.2), probability }),
+        8 => Op::RandomPerspective(ops::RandomPerspective {
+            column,
+            distortion_scale: 1.0,
+            probability,
+            interpolation,
+            fill,
+        }),
+        9 => Op::RandomAffine(ops::RandomAffine {
+            column,
+            degrees: (-20.0, 20.0),
+            translate: (0.3, 0.1),
+            scale: Some((0.5, 2.0)),
+            shear: Some([(-10.0, 10.0), (0.0, 5.0)]),
+            interpolation,
+            fill,
+        }),
+        10 => Op::AugMix(ops::AugMix {
+            column,
+            severity: 10,
+            mixture_width: draw(rng, 1, 3),
+            chain_depth: None,
+            alpha: 1.0,
+            all_ops: true,
+            interpolation,
+            fill,
+        }),
+        11 => Op::TrivialAugment(ops::TrivialAugment { column, num_magnitude_bins: 31, interpolation, fill }),
         6 => erasing(Some(vec![9.0, 0.0, 255.0]), probability),
         0 => Op::ColorJitter(ops::ColorJitter {
             column,

@@ -107,6 +107,29 @@ for mode in MODES:
     moved(0, "shift_x -7", mode, "3,200,90", lambda t, **o: affine(t, translate=(-7, 0), **o))
     moved(0, "shift_y 4", mode, "none", lambda t, **o: affine(t, translate=(0, 4), **o))
 
+AFFINES = [(17.0, 3, -2, 0.8, 9.0, -5.0), (-140.5, 0, 4, 1.3, 0.0, 0.0), (30.0, 0, 0, 1.0, 25.0, 12.5)]
+VIEWS = [(3, 1, 30, 4, 29, 20, 2, 17), (0, 0, 20, 5, 32, 21, 9, 15), (12, 8, 32, 0, 25, 18, 0, 21)]
+for source, fill in [(0, "none"), (0, "3,200,90"), (2, "0")]:
+    for mode in MODES:
+        for degrees, right, down, scale, x, y in AFFINES:
+            words = f"affine {degrees} {mode} {fill} {right} {down} {scale} {x} {y}"
+            options = {"interpolation": MODES[mode], "fill": FILLS[fill]}
+            options |= {"angle": degrees, "translate": [right, down], "scale": scale, "shear": [x, y]}
+            levels, share = (255, 5) if mode == "nearest" else (1, 20)
+            case(source, levels, share, words, lambda t, o=options: F.affine(t, **o))
+        for corners in VIEWS:
+            height, width = sources[source].shape[:2]
+            start = [[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]]
+            end = [list(corners[i : i + 2]) for i in range(0, 8, 2)]
+            words = f"perspective 0 {mode} {fill} " + " ".join(map(str, corners))
+            options = {"interpolation": MODES[mode], "fill": FILLS[fill], "startpoints": start, "endpoints": end}
+            levels, share = (255, 10) if mode == "nearest" else (1, 30)
+            case(source, levels, share, words, lambda t, o=options: F.perspective(t, **o))
+
+case(0, 0, 0, "permute 2 0 1", lambda t: F.permute_channels(t, [2, 0, 1]))
+case(2, 0, 0, "invert", F.invert)
+case(0, 0, 0, "invert", F.invert)
+
 value = torch.tensor([3.0, 200.0, 90.0])[:, None, None]
 case(0, 0, 0, "erase 5 3 20 11 3 200 90", lambda t: F.erase(t, i=3, j=5, h=11, w=20, v=value))
 case(2, 0, 0, "erase 0 21 33 1 3 0 0", lambda t: F.erase(t, i=21, j=0, h=1, w=33, v=value[:1]))

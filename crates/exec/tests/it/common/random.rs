@@ -10,8 +10,8 @@ use forebay_core::{Epoch, Result, SampleId, Seed, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema, column_of};
 use forebay_exec::{Environment, Executable, Functions, MadeRows, Pickle, Randomness};
 use forebay_plan::{
-    Binary, BlobId, Border, Call, CastType, EpochPlan, Expr, Extent, Function, Graph, ImageMode, Interpolation, Layout,
-    Node, Op, Resample, Source, Stages, Unary, ops,
+    AutoPolicy, Binary, BlobId, Border, Call, CastType, EpochPlan, Expr, Extent, Function, Graph, ImageMode,
+    Interpolation, Layout, Node, Op, Resample, Source, Stages, Unary, ops,
 };
 
 use super::Empty;
@@ -243,7 +243,7 @@ pub(crate) fn image_op(draw: &mut Draw) -> Op {
     let (side, factor) = (4 + draw.below(14), Some((0.4, 1.6)));
     let (scale, ratio, antialias, probability) = ((0.2, 0.9), (0.5, 2.0), draw.coin(), 0.5);
     let interpolation = [Resample::Bilinear, Resample::Nearest][draw.below(2)];
-    match draw.below(15) {
+    match draw.below(16) {
         0 => Op::Resize(ops::Resize { column, height: side, width: side + 1, antialias, interpolation }),
         1 => Op::ResizeShorter(ops::ResizeShorter {
             column,
@@ -278,6 +278,7 @@ pub(crate) fn image_op(draw: &mut Draw) -> Op {
             probability: 0.8,
         }),
         9 if antialias => Op::RandomGrayscale(ops::RandomGrayscale { column, probability }),
+        15 => augmentation(draw, column),
         9 => Op::RandomSolarize(ops::RandomSolarize { column, threshold: 100.0, probability }),
         10 => Op::GaussianBlur(ops::GaussianBlur { column, kernel_size: 3, sigma: (0.5, 1.5), probability }),
         11 => match draw.below(3) {
@@ -315,11 +316,56 @@ pub(crate) fn image_op(draw: &mut Draw) -> Op {
     }
 }
 
+/// A random op on levels or places.
+fn augmentation(draw: &mut Draw, column: String) -> Op {
+    let (probability, interpolation, fill) = (0.6, Interpolation::Nearest, None);
+    match draw.below(12) {
+        10 => Op::AugMix(ops::AugMix {
+            column,
+            severity: 5,
+            mixture_width: 2,
+            chain_depth: None,
+            alpha: 1.0,
+            all_ops: true,
+            interpolation,
+            fill,
+        }),
+        0 => Op::RandomPosterize(ops::RandomPosterize { column, bits: 3, probability }),
+        1 => Op::RandomInvert(ops::RandomInvert { column, probability }),
+        2 => Op::RandomAutocontrast(ops::RandomAutocontrast { column, probability }),
+        3 => Op::RandomEqualize(ops::RandomEqualize { column, probability }),
+        4 => Op::RandomAdjustSharpness(ops::RandomAdjustSharpness { column, factor: 2.0, probability }),
+        5 => Op::RandomChannelPermutation(ops::RandomChannelPermutation { column }),
+        6 => Op::GaussianNoise(ops::GaussianNoise { column, mean: 0.0, sigma: (0.0, 0.3), probability }),
+        7 => Op::RandomPerspective(ops::RandomPerspective {
+            column,
+            distortion_scale: 0.7,
+            probability,
+            interpolation: Interpolation::Bilinear,
+            fill,
+        }),
+        8 => Op::RandomAffine(ops::RandomAffine {
+            column,
+            degrees: (-30.0, 30.0),
+            translate: (0.2, 0.1),
+            scale: Some((0.7, 1.4)),
+            shear: None,
+            interpolation,
+            fill,
+        }),
+        9 => {
+            let policy = AutoPolicy::Svhn;
+            Op::AutoAugment(ops::AutoAugment { column, policy, interpolation, fill })
+        }
+        _ => Op::RandomZoomOut(ops::RandomZoomOut { column, side_range: (1.0, 2.0), fill: vec![7], probability }),
+    }
+}
+
 /// A pipeline of a few ops, each of which was legal where it was added.
 pub(crate) fn pipeline(draw: &mut Draw) -> Graph {
     let source = Source::Memory { blob: BlobId("x".to_owned()), rows: ROWS as u64, fields: fields() };
     let mut graph = Graph::new(source, None).expect("a source");
-    let decode = Op::DecodeImage(ops::DecodeImage { column: "png".to_owned(), mode: ImageMode::Rgb });
+    let decode = Op::DecodeImage(ops::DecodeImage { column: "png".to_owned(), mode: ImageMode::Rgb, exif: false });
     let (ops, decoded) = (3 + draw.below(8), draw.below(5));
     for at in 0..ops {
         let op = match draw.coin() {

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use forebay_core::Result;
 use forebay_data::{DType, Field, Kind};
 use forebay_plan::{
-    Annotations, Binary, BlobId, Border, BoxFormat, Call, CastType, Direction, Expr, Function, ImageMode,
-    Interpolation, Layout, Mixing, Op, Packing, PadTo, Resample, ShuffleWindow, Values, ops,
+    Annotations, AutoPolicy, Binary, BlobId, Border, BoxFormat, Call, CastType, Corner, Direction, Expr, Function,
+    ImageFormat, ImageMode, Interpolation, Layout, Mixing, Op, Packing, PadTo, Resample, ShuffleWindow, Values, ops,
 };
 
 use super::random::col;
@@ -168,7 +168,7 @@ fn functions() -> Vec<Sample> {
         sample(explode(&["sized"]), vec![], vec![explode(&["a"]), explode(&[]), explode(&["sized", "png"])]),
         sample(
             explode(&["png"]),
-            vec![Op::DecodeImage(ops::DecodeImage { column: name("png"), mode: ImageMode::Rgb })],
+            vec![Op::DecodeImage(ops::DecodeImage { column: name("png"), mode: ImageMode::Rgb, exif: false })],
             vec![explode(&["nowhere"])],
         ),
     ]
@@ -178,7 +178,8 @@ const COLUMN: &str = "sized";
 
 fn images() -> Vec<Sample> {
     let column = || name(COLUMN);
-    let decode = |column| Op::DecodeImage(ops::DecodeImage { column: name(column), mode: ImageMode::Rgb });
+    let decode = |column| Op::DecodeImage(ops::DecodeImage { column: name(column), mode: ImageMode::Rgb, exif: false });
+    let encode = |format, quality| Op::EncodeImage(ops::EncodeImage { column: column(), format, quality });
     let resize = |height| {
         Op::Resize(ops::Resize {
             column: column(),
@@ -212,7 +213,10 @@ fn images() -> Vec<Sample> {
         })
     };
     let flip = |probability, direction| Op::RandomFlip(ops::RandomFlip { column: column(), probability, direction });
-    let cut = |top, width| Op::Crop(ops::Crop { column: column(), top, left: 3, height: 9, width });
+    let cut = |top, width| {
+        let corner = Corner::TopLeft;
+        Op::Crop(ops::Crop { column: column(), top, left: 3, height: 9, width, corner })
+    };
     let border = |left| Border { left, top: 2, right: 0, bottom: 5 };
     let pad = |left, fill: &[u8]| Op::Pad(ops::Pad { column: column(), border: border(left), fill: fill.to_vec() });
     let some = |height, left, fill: &[u8]| {
@@ -222,11 +226,34 @@ fn images() -> Vec<Sample> {
     let sampled = |interpolation| {
         Op::Resize(ops::Resize { column: column(), height: 30, width: 9, antialias: false, interpolation })
     };
+    let zoom = |side_range, fill: &[u8]| {
+        Op::RandomZoomOut(ops::RandomZoomOut { column: column(), side_range, fill: fill.to_vec(), probability: 0.5 })
+    };
     let normalize = |std: f64| {
         let (mean, layout) = (vec![0.5; 3], Layout::Chw);
         Op::Normalize(ops::Normalize { column: column(), mean, std: vec![std; 3], layout })
     };
     vec![
+        sample(
+            encode(ImageFormat::Jpeg, Some(80)),
+            vec![],
+            vec![
+                encode(ImageFormat::Jpeg, None),
+                encode(ImageFormat::Jpeg, Some(101)),
+                encode(ImageFormat::Png, Some(80)),
+            ],
+        ),
+        sample(encode(ImageFormat::Png, None), vec![], vec![]),
+        sample(
+            Op::DecodeImage(ops::DecodeImage { column: name("png"), mode: ImageMode::Rgba, exif: true }),
+            vec![],
+            vec![],
+        ),
+        sample(
+            Op::Crop(ops::Crop { column: column(), top: 1, left: 2, height: 9, width: 5, corner: Corner::BottomRight }),
+            vec![],
+            vec![],
+        ),
         sample(decode("png"), vec![], vec![decode("a"), decode("nowhere")]),
         sample(resize(11), vec![], vec![resize(0), resize(100_000)]),
         sample(shorter(9, Some(12)), vec![], vec![shorter(0, None), shorter(9, Some(9))]),
@@ -237,6 +264,7 @@ fn images() -> Vec<Sample> {
         sample(pad(1, &[7]), vec![], vec![pad(1, &[7, 8]), pad(70_000, &[7])]),
         sample(pad(3, &[1, 2, 3]), vec![], vec![]),
         sample(some(8, 6, &[9]), vec![], vec![some(0, 6, &[9]), some(8, 6, &[]), some(22, 6, &[9])]),
+        sample(zoom((1.0, 2.5), &[4]), vec![], vec![zoom((0.5, 2.0), &[4]), zoom((1.0, 2.0), &[4, 5])]),
         sample(part((0.2, 0.9)), vec![], vec![part((0.9, 0.2)), part((0.0, 1.0)), part((f64::NAN, 1.0))]),
         sample(flip(0.5, Direction::Horizontal), vec![], vec![flip(1.5, Direction::Horizontal)]),
         sample(flip(0.5, Direction::Vertical), vec![], vec![flip(f64::NAN, Direction::Vertical)]),
@@ -298,6 +326,17 @@ fn annotated() -> Vec<Sample> {
         fill: None,
     });
     let grey = Op::RandomGrayscale(ops::RandomGrayscale { column: name(COLUMN), probability: 0.5 });
+    let iou = |trials, with| {
+        let (column, scale, ratio) = (name(COLUMN), (0.3, 1.0), (0.5, 2.0));
+        Op::RandomIouCrop(ops::RandomIouCrop { column, scale, ratio, overlaps: vec![0.0, 0.1, 0.3], trials, with })
+    };
+    let view = Op::RandomPerspective(ops::RandomPerspective {
+        column: name(COLUMN),
+        distortion_scale: 0.6,
+        probability: 0.8,
+        interpolation: Interpolation::Bilinear,
+        fill: None,
+    });
     let nested = carry(carry(part(), with()), with());
     let of = |boxes: &str| Annotations { boxes: Some(name(boxes)), ..with() };
     let bad = vec![
@@ -317,6 +356,8 @@ fn annotated() -> Vec<Sample> {
         sample(annotate(COLUMN, with()), before(), bad),
         sample(carry(part(), with()), before(), refused),
         sample(carry(turn, with()), before(), vec![]),
+        sample(carry(view, with()), before(), vec![]),
+        sample(iou(40, Some(with())), before(), vec![iou(40, None), iou(0, Some(with()))]),
     ]
 }
 
@@ -346,7 +387,9 @@ fn augmentations() -> Vec<Sample> {
         Op::RandomErasing(ops::RandomErasing { column, probability, scale, ratio, value })
     };
     let (none, half) = (None, Some((0.5, 1.5)));
-    vec![
+    let mut samples = policies();
+    samples.extend(levels());
+    samples.extend([
         sample(jitter(none, Some((-0.4, 0.4))), vec![], vec![jitter(Some((2.0, 1.0)), none), jitter(none, half)]),
         sample(jitter(half, none), vec![], vec![]),
         sample(grey(COLUMN, 0.5), vec![], vec![grey(COLUMN, -0.1), grey("png", 0.5), grey("a", 0.5)]),
@@ -363,6 +406,88 @@ fn augmentations() -> Vec<Sample> {
             vec![],
             vec![erasing((0.1, 0.5), None), erasing((0.1, 0.5), Some(vec![])), erasing((0.5, 1.5), Some(vec![7.0]))],
         ),
+    ]);
+    samples
+}
+
+/// Augmentations of levels.
+fn levels() -> Vec<Sample> {
+    let column = || name(COLUMN);
+    let posterize =
+        |bits, probability| Op::RandomPosterize(ops::RandomPosterize { column: column(), bits, probability });
+    let invert = |probability| Op::RandomInvert(ops::RandomInvert { column: column(), probability });
+    let stretch = |probability| Op::RandomAutocontrast(ops::RandomAutocontrast { column: column(), probability });
+    let darker = Op::ColorJitter(ops::ColorJitter {
+        column: column(),
+        brightness: Some((0.5, 0.5)),
+        contrast: None,
+        saturation: None,
+        hue: None,
+        probability: 1.0,
+    });
+    let spread = |probability| Op::RandomEqualize(ops::RandomEqualize { column: column(), probability });
+    let sharpen =
+        |factor| Op::RandomAdjustSharpness(ops::RandomAdjustSharpness { column: column(), factor, probability: 0.5 });
+    let permute = |column: &str| Op::RandomChannelPermutation(ops::RandomChannelPermutation { column: name(column) });
+    let noise = |mean, sigma| Op::GaussianNoise(ops::GaussianNoise { column: column(), mean, sigma, probability: 0.8 });
+    vec![
+        sample(posterize(3, 0.5), vec![], vec![posterize(0, 0.5), posterize(9, 0.5), posterize(3, 2.0)]),
+        sample(invert(0.5), vec![], vec![invert(-1.0)]),
+        // The rows have all levels, so they are darkened before.
+        sample(stretch(0.5), vec![darker], vec![stretch(f64::NAN)]),
+        sample(spread(0.5), vec![], vec![spread(2.0)]),
+        sample(sharpen(2.0), vec![], vec![sharpen(-1.0), sharpen(f64::NAN)]),
+        sample(permute(COLUMN), vec![], vec![permute("a"), permute("png")]),
+        sample(noise(0.1, (0.05, 0.2)), vec![], vec![noise(2.0, (0.1, 0.1)), noise(0.0, (-0.1, 0.1))]),
+    ]
+}
+
+/// Augmentations that move pixels by a map, and policies of several operations.
+fn policies() -> Vec<Sample> {
+    let column = || name(COLUMN);
+    let affine = |share, scale, slope: f64| {
+        let (column, interpolation, fill) = (column(), Interpolation::Nearest, Some(vec![3]));
+        let (degrees, translate, shear) = ((-30.0, 30.0), (share, 0.2), Some([(-slope, slope), (0.0, 5.0)]));
+        Op::RandomAffine(ops::RandomAffine { column, degrees, translate, scale, shear, interpolation, fill })
+    };
+    let view = |distortion_scale, probability| {
+        let (column, interpolation, fill) = (column(), Interpolation::Nearest, Some(vec![3, 4, 5]));
+        Op::RandomPerspective(ops::RandomPerspective { column, distortion_scale, probability, interpolation, fill })
+    };
+    let trivial = |num_magnitude_bins| {
+        let (column, interpolation) = (column(), Interpolation::Nearest);
+        Op::TrivialAugment(ops::TrivialAugment { column, num_magnitude_bins, interpolation, fill: None })
+    };
+    let auto = |policy, fill| {
+        let (column, interpolation) = (column(), Interpolation::Bilinear);
+        Op::AutoAugment(ops::AutoAugment { column, policy, interpolation, fill })
+    };
+    let mix = |severity, chain_depth, alpha| {
+        let (column, mixture_width, all_ops, interpolation) = (column(), 3, true, Interpolation::Bilinear);
+        Op::AugMix(ops::AugMix {
+            column,
+            severity,
+            mixture_width,
+            chain_depth,
+            alpha,
+            all_ops,
+            interpolation,
+            fill: None,
+        })
+    };
+    let half = Some((0.5, 1.5));
+    vec![
+        sample(mix(3, None, 1.0), vec![], vec![mix(0, None, 1.0), mix(3, Some(0), 1.0), mix(3, None, 0.0)]),
+        sample(
+            affine(0.1, half, 9.0),
+            vec![],
+            vec![affine(1.5, half, 9.0), affine(0.1, Some((0.0, 1.0)), 9.0), affine(0.1, half, 90.0)],
+        ),
+        sample(view(0.5, 0.7), vec![], vec![view(1.5, 0.5), view(f64::NAN, 0.5), view(0.5, 2.0)]),
+        sample(trivial(31), vec![], vec![trivial(1)]),
+        sample(auto(AutoPolicy::Imagenet, None), vec![], vec![auto(AutoPolicy::Imagenet, Some(vec![1, 2]))]),
+        sample(auto(AutoPolicy::Cifar10, None), vec![], vec![]),
+        sample(auto(AutoPolicy::Svhn, Some(vec![7])), vec![], vec![]),
     ]
 }
 

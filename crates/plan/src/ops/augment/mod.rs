@@ -1,19 +1,43 @@
 //! Ops that change the pixels of an image column at random: torchvision's augmentations.
 
+mod aug_mix;
+mod auto_augment;
 mod color_jitter;
 mod filled;
 mod gaussian_blur;
+mod gaussian_noise;
 mod rand_augment;
+mod random_adjust_sharpness;
+mod random_affine;
+mod random_autocontrast;
+mod random_channel_permutation;
+mod random_equalize;
 mod random_erasing;
 mod random_grayscale;
+mod random_invert;
+mod random_perspective;
+mod random_posterize;
 mod random_rotation;
 mod random_solarize;
+mod trivial_augment;
 
+pub use aug_mix::AugMix;
+pub use auto_augment::{AutoAugment, AutoPolicy};
 pub use color_jitter::ColorJitter;
 pub use filled::Interpolation;
 pub use gaussian_blur::GaussianBlur;
+pub use gaussian_noise::GaussianNoise;
 pub use rand_augment::RandAugment;
+pub use random_adjust_sharpness::RandomAdjustSharpness;
+pub use random_affine::RandomAffine;
+pub use random_autocontrast::RandomAutocontrast;
+pub use random_channel_permutation::RandomChannelPermutation;
+pub use random_equalize::RandomEqualize;
 pub use random_erasing::RandomErasing;
 pub use random_grayscale::RandomGrayscale;
+pub use random_invert::RandomInvert;
+pub use random_perspective::RandomPerspective;
+pub use random_posterize::RandomPosterize;
 pub use random_rotation::RandomRotation;
 pub use random_solarize::RandomSolarize;
+pub use trivial_augment::TrivialAugment;

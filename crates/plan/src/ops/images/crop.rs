@@ -8,20 +8,54 @@ use super::checks::{SIDE_MAX, image, resized, sides};
 use super::spec::{AboutImage, ImageSpec};
 use crate::ops::checks::range;
 
+/// The corner of an image from which a place is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Corner {
+    /// The upper left one.
+    #[default]
+    TopLeft,
+    /// The upper right one.
+    TopRight,
+    /// The lower left one.
+    BottomLeft,
+    /// The lower right one.
+    BottomRight,
+}
+
+impl Corner {
+    fn is_top_left(&self) -> bool {
+        *self == Self::TopLeft
+    }
+
+    /// Returns the name of its place, as a user writes it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::TopLeft => "top_left",
+            Self::TopRight => "top_right",
+            Self::BottomLeft => "bottom_left",
+            Self::BottomRight => "bottom_right",
+        }
+    }
+}
+
 /// Keeps a part of an image, at the same place in each; a smaller image is an error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Crop {
     /// The column.
     pub column: String,
-    /// Rows above it.
+    /// Rows above it; of a lower corner, below it.
     pub top: usize,
-    /// Columns left of it.
+    /// Columns left of it; of a right corner, right of it.
     pub left: usize,
     /// Pixels.
     pub height: usize,
     /// Pixels.
     pub width: usize,
+    /// The corner from which the place is counted.
+    #[serde(default, skip_serializing_if = "Corner::is_top_left")]
+    pub corner: Corner,
 }
 
 impl ImageSpec for Crop {
@@ -50,8 +84,9 @@ impl ImageSpec for Crop {
     }
 
     fn arguments(&self) -> String {
-        let Self { column, top, left, height, width } = self;
-        format!("{column}, top={top}, left={left}, size=({height}, {width})")
+        let Self { column, top, left, height, width, corner } = self;
+        let corner = if corner.is_top_left() { String::new() } else { format!(", corner={}", corner.name()) };
+        format!("{column}, top={top}, left={left}, size=({height}, {width}){corner}")
     }
 
     fn ns(&self, _from: f64, to: f64) -> f64 {

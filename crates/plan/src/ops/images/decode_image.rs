@@ -15,6 +15,12 @@ pub enum ImageMode {
     /// Three channels.
     #[serde(rename = "RGB")]
     Rgb,
+    /// Four channels, the last of which is the opacity: 255 of an image without one.
+    #[serde(rename = "RGBA")]
+    Rgba,
+    /// Two channels: luma, and the opacity.
+    #[serde(rename = "LA")]
+    GreyAlpha,
     /// One channel: the palette indexes of a PNG, unchanged.
     #[serde(rename = "P")]
     Palette,
@@ -25,7 +31,9 @@ impl ImageMode {
     pub fn channels(self) -> usize {
         match self {
             ImageMode::Grey | ImageMode::Palette => 1,
+            ImageMode::GreyAlpha => 2,
             ImageMode::Rgb => 3,
+            ImageMode::Rgba => 4,
         }
     }
 
@@ -33,7 +41,9 @@ impl ImageMode {
     pub fn name(self) -> &'static str {
         match self {
             ImageMode::Grey => "L",
+            ImageMode::GreyAlpha => "LA",
             ImageMode::Rgb => "RGB",
+            ImageMode::Rgba => "RGBA",
             ImageMode::Palette => "P",
         }
     }
@@ -47,6 +57,9 @@ pub struct DecodeImage {
     pub column: String,
     /// The colours.
     pub mode: ImageMode,
+    /// Whether the image is turned and mirrored as its EXIF data say.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exif: bool,
 }
 
 impl ImageSpec for DecodeImage {
@@ -66,7 +79,8 @@ impl ImageSpec for DecodeImage {
     }
 
     fn arguments(&self) -> String {
-        format!("{}, mode={}", self.column, self.mode.name())
+        let exif = if self.exif { ", orientation=exif" } else { "" };
+        format!("{}, mode={}{exif}", self.column, self.mode.name())
     }
 
     fn moves_pixels(&self) -> bool {

@@ -106,9 +106,19 @@ pub(crate) trait ImageSpec {
         !matches!(self.effect(), Effect::Recolours { .. } | Effect::Blurs)
     }
 
+    /// Returns whether each place of the image has one place after it, so that boxes, masks and points can follow.
+    fn has_places(&self) -> bool {
+        true
+    }
+
     /// Returns the columns that follow the image through it. They can make it fail.
     fn annotations(&self) -> Option<&Annotations> {
         None
+    }
+
+    /// Returns whether the image depends on its boxes.
+    fn reads_boxes(&self) -> bool {
+        false
     }
 
     /// As [`ImageSpec::annotations`].
@@ -156,8 +166,9 @@ impl<T: ImageSpec> OpSpec for T {
 
     fn needs(&self, input: &Schema, after: Names) -> Names {
         let others = self.annotations().map_or_else(Vec::new, |annotations| annotations.needs(&after));
+        let boxes = self.annotations().filter(|_| self.reads_boxes()).and_then(|with| with.boxes.clone());
         let exists = |name: &String| input.position(name).is_some();
-        after.into_iter().filter(exists).chain(others).chain([self.column().to_owned()]).collect()
+        after.into_iter().filter(exists).chain(others).chain(boxes).chain([self.column().to_owned()]).collect()
     }
 
     fn restrict(&mut self, input: &Schema) -> bool {

@@ -84,7 +84,7 @@ fn decode_whole(bytes: &[u8], mode: ImageMode, region: Region, out: &mut Vec<u8>
 fn colour(info: &Info, mode: ImageMode) -> Colour {
     match (info.channels, mode) {
         (4, _) => Colour::Cmyk,
-        (1, ImageMode::Grey) => Colour::Grey,
+        (1, ImageMode::Grey | ImageMode::GreyAlpha) => Colour::Grey,
         _ => Colour::Rgb,
     }
 }
