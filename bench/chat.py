@@ -45,7 +45,12 @@ def tokenizer_of(texts: list[str]) -> Any:
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(vocab_size=8000, special_tokens=["<|im_start|>", "<|im_end|>"], show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=8000,
+        special_tokens=["<|im_start|>", "<|im_end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
     tokenizer.train_from_iterator(texts, trainer)
     made = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
     made.chat_template = TEMPLATE
