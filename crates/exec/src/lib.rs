@@ -83,6 +83,7 @@ pub mod table;
 mod tail;
 mod threads;
 mod tokenize;
+mod training_forms;
 
 pub use cached::autocache_profile::AutoCacheProfiles;
 pub use cached::context::CacheContext;

@@ -68,9 +68,10 @@ pub use ops::expr::{
     ValueRange, Values, meet, promote, stack_dtype, text_pattern,
 };
 pub use ops::{
-    Access, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Class, Corner, Direction, Edge, Function, ImageFormat,
-    ImageMode, Interpolation, Layout, Logarithm, Loudness, Mel, MelNorm, MelScale, Mixing, Op, Pack, Packing, PadTo,
-    Resample, Role, ShuffleWindow, Spectrogram, Tokenize, Window, image_layout,
+    Access, Along, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Chat, Class, Corner, CorruptSpans, Direction,
+    Edge, FillInMiddle, Function, ImageFormat, ImageMode, Interpolation, Layout, Learn, Logarithm, Loudness,
+    MaskTokens, Mel, MelNorm, MelScale, MiddleTokens, Mixing, Op, Pack, Packing, PadTo, PrefixLm, Resample, Role,
+    ShuffleWindow, Spectrogram, Tokenize, Window, image_layout,
 };
 pub use physical::boundary::{PlacementBoundary, default_boundary};
 pub use physical::cache_bypass::CacheBypass;

@@ -8,6 +8,7 @@ from forebay._src import habits
 from forebay._src.annotate_ops import AnnotateOps
 from forebay._src.audio_ops import AudioOps
 from forebay._src.augment_ops import AugmentOps
+from forebay._src.chat_ops import ChatOps
 from forebay._src.crop_ops import CropOps
 from forebay._src.detection_ops import DetectionOps
 from forebay._src.framework_ops import FrameworkOps
@@ -21,6 +22,7 @@ from forebay._src.mix_ops import MixOps
 from forebay._src.row_ops import RowOps
 from forebay._src.speed_ops import SpeedOps
 from forebay._src.text_ops import TextOps
+from forebay._src.training_ops import TrainingOps
 from forebay._src.usage import name_methods
 from forebay._src.warp_ops import WarpOps
 
@@ -53,6 +55,8 @@ class Dataset(
     AudioOps,
     TextOps,
     JoinOps,
+    ChatOps,
+    TrainingOps,
     MixOps,
     SpeedOps,
     FrameworkOps,

@@ -12,6 +12,7 @@ _MIX = "write fb.mix({'a': a, 'b': b}, weights={'a': 0.7, 'b': 0.3})"
 METHODS: Mapping[str, str] = {
     "amplitude_to_db": "write log_mel(column, preset='torchaudio'), or spectrogram(column)",
     "apply": "call the function: fn(ds)",
+    "apply_chat_template": "write chat('messages', tokenizer)",
     "as_numpy_iterator": "iterate over the dataset: its batches are NumPy arrays",
     "bucket_by_sequence_length": "write bucket_by_length",
     "choose_from_datasets": _MIX,
@@ -188,7 +189,7 @@ FUNCTIONS: Mapping[str, str] = {
     "from_polars": "write from_table(frame)",
     "from_tensor_slices": "write from_numpy({'x': x, 'y': y})",
     "interleave_datasets": _MIX,
-    "load_dataset": "write from_hf(datasets.load_dataset(...)), or from_parquet or from_jsonl for its files",
+    "load_dataset": "write from_parquet('hf://datasets/ORG/NAME/**/*.parquet'), or from_hf(datasets.load_dataset(...))",
     "sample_from_datasets": _MIX,
 }
 

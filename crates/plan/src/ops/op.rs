@@ -166,6 +166,16 @@ ops! {
     SpecAugment(audio::SpecAugment),
     /// Converts text to token ids.
     Tokenize(text::Tokenize),
+    /// Renders chats by a template and converts them to token ids.
+    Chat(text::Chat),
+    /// Masks random ids, as BERT is trained.
+    MaskTokens(text::MaskTokens),
+    /// Replaces random spans of ids with sentinels, as T5 is trained.
+    CorruptSpans(text::CorruptSpans),
+    /// Moves a random middle part to the end, at random.
+    FillInMiddle(text::FillInMiddle),
+    /// Divides ids at random into a prefix and a part that is learned.
+    PrefixLm(text::PrefixLm),
     /// Packs token lists into rows of one length.
     Pack(text::Pack),
     /// Batches rows of about the same length together.
@@ -239,6 +249,11 @@ impl Op {
     /// Returns whether the rows before it may be cached.
     pub fn is_cache_point(&self) -> bool {
         matches!(self, Op::Cache(_) | Op::Autocache(_))
+    }
+
+    /// Returns whether it makes of token ids what a model trains on, at random.
+    pub fn is_training_form(&self) -> bool {
+        matches!(self, Op::MaskTokens(_) | Op::CorruptSpans(_) | Op::FillInMiddle(_) | Op::PrefixLm(_))
     }
 
     /// Returns the user's Python function, if it has one.

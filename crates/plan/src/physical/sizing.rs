@@ -179,7 +179,9 @@ fn unit_rows(places: Option<u64>) -> u64 {
 fn rows_max(fused_ops: &[FusedOp], source_row: u64) -> u64 {
     let cost = |fused: &FusedOp| match fused {
         FusedOp::Table(_) | FusedOp::Pad(_) | FusedOp::Number(_) => MORSEL_ROWS,
-        FusedOp::Tokenize(_) => (MORSEL_TEXT_BYTES / source_row).clamp(UNIT_ROWS, MORSEL_ROWS),
+        FusedOp::Tokenize(_) | FusedOp::TrainingForm(_) => {
+            (MORSEL_TEXT_BYTES / source_row).clamp(UNIT_ROWS, MORSEL_ROWS)
+        }
         FusedOp::FlatMap(_) => FLAT_MAP_ROWS,
         FusedOp::Audio(_) => SOUND_ROWS,
         FusedOp::Image { .. } | FusedOp::Function(_) | FusedOp::Mix(_) => UNIT_ROWS,

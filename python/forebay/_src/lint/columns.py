@@ -107,7 +107,7 @@ def used(op: dict[str, Any]) -> set[str] | None:
     """Returns the columns that an op uses; `None` if it uses all of them."""
     kind = op["op"]
     if _output(op) is not None:
-        return {op["column"]}
+        return {op["column"], op.get("tools") or op["column"]}
     if kind in _BLIND or kind in _CHANGE:
         return set()
     if "function" in op:

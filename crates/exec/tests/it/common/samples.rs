@@ -26,7 +26,11 @@ pub(crate) struct SampleBlobs;
 
 impl forebay_io::Blobs for SampleBlobs {
     fn get(&self, id: &BlobId) -> Result<Bytes> {
-        Ok(if id.0 == TOKENIZER { Bytes::from_static(TOKENIZER_JSON.as_bytes()) } else { Bytes::new() })
+        Ok(match id.0.as_str() {
+            TOKENIZER => Bytes::from_static(TOKENIZER_JSON.as_bytes()),
+            CHAT => Bytes::from(chat_json()),
+            _ => Bytes::new(),
+        })
     }
 }
 
@@ -41,16 +45,37 @@ const TOKENIZER_JSON: &str = r#"{
     }}
 }"#;
 
+const CHAT: &str = "chat";
+
+/// A chat template that writes the numbers of roles and contents.
+fn chat_json() -> String {
+    let template = "{% for m in messages %}{{ m.role|length }} {{ m.content }} {% endfor %}\
+                    {% if add_generation_prompt %}9 {% endif %}";
+    serde_json::json!({"template": template, "variables": {}, "date": null, "tokenizer": TOKENIZER_JSON}).to_string()
+}
+
 fn sample(op: Op, before: Vec<Op>, refused: Vec<Op>) -> Sample {
     Sample { op, before, refused }
 }
 
 /// Returns a sample of each op.
 pub(crate) fn samples() -> Vec<Sample> {
-    [columns(), calls(), functions(), images(), annotated(), augmentations(), audio(), text(), batches(), orders()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        columns(),
+        calls(),
+        functions(),
+        images(),
+        annotated(),
+        augmentations(),
+        audio(),
+        text(),
+        training(),
+        batches(),
+        orders(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn name(of: &str) -> String {
@@ -645,6 +670,72 @@ fn spectra() -> Vec<Sample> {
     ]
 }
 
+fn mask(probability: f64) -> Op {
+    Op::MaskTokens(ops::MaskTokens {
+        column: name("ids"),
+        labels: name("labels"),
+        mask_id: 0,
+        vocab_size: 11,
+        probability,
+        mask_replace: 0.5,
+        random_replace: 0.25,
+        special_ids: vec![2],
+    })
+}
+
+/// Ids that no other sample has: twelve for each row.
+fn many_ids() -> Vec<Op> {
+    let value = Expr::Str { value: name("1 2 3 4 5 6 7 8 9 10 1 2") };
+    let (column, output, tokenizer) = (name("text"), name("ids"), BlobId(name(TOKENIZER)));
+    vec![
+        Op::WithColumn(ops::WithColumn { column: name("text"), value }),
+        Op::Tokenize(ops::Tokenize { column, output, tokenizer, add_special_tokens: false, max_length: None }),
+    ]
+}
+
+fn masked() -> Vec<Op> {
+    many_ids().into_iter().chain([mask(0.5)]).collect()
+}
+
+fn training() -> Vec<Sample> {
+    let corrupt = |density, mean_length| {
+        let (column, labels, sentinel_ids) = (name("ids"), name("labels"), vec![90, 91, 92]);
+        Op::CorruptSpans(ops::CorruptSpans { column, labels, sentinel_ids, density, mean_length, eos_id: Some(99) })
+    };
+    let middle =
+        |rate, tokens| Op::FillInMiddle(ops::FillInMiddle { column: name("ids"), tokens, rate, spm_rate: 0.5 });
+    let (marks, texts) = (ops::MiddleTokens::Ids([90, 91, 92]), ["<P>", "<S>", "<M>"].map(name));
+    let prefix =
+        |labels| Op::PrefixLm(ops::PrefixLm { column: name("ids"), labels: name(labels), prefix_length: name("n") });
+    let messages = r#"[{"role": "user", "content": "1 2"}, {"role": "assistant", "content": "3"}]"#;
+    let messages = Op::WithColumn(ops::WithColumn { column: name("text"), value: Expr::Str { value: name(messages) } });
+    let chat = |column, max_length| {
+        Op::Chat(ops::Chat {
+            column: name(column),
+            output: name("ids"),
+            labels: Some(name("labels")),
+            mask: Some(name("mask")),
+            text: Some(name("rendered")),
+            tools: None,
+            learn: ops::Learn::Assistant,
+            add_generation_prompt: true,
+            max_length,
+            chat: BlobId(name(CHAT)),
+        })
+    };
+    vec![
+        sample(mask(0.5), many_ids(), vec![mask(1.5)]),
+        sample(corrupt(0.4, 2.0), many_ids(), vec![corrupt(1.0, 2.0), corrupt(0.4, 0.5)]),
+        sample(
+            middle(0.8, marks.clone()),
+            many_ids(),
+            vec![middle(2.0, marks), middle(0.8, ops::MiddleTokens::Texts(texts))],
+        ),
+        sample(prefix("labels"), many_ids(), vec![prefix("n")]),
+        sample(chat("text", Some(9)), vec![messages], vec![chat("a", Some(9)), chat("text", Some(0))]),
+    ]
+}
+
 fn text() -> Vec<Sample> {
     let tokenize = |column, max_length| {
         let (output, tokenizer) = (name("ids"), BlobId(name(TOKENIZER)));
@@ -653,7 +744,19 @@ fn text() -> Vec<Sample> {
     };
     let pack = |column, length| {
         let packing = Packing::Concat { segments: false, drop_remainder: false };
-        Op::Pack(ops::Pack { column: name(column), length, packing, eos_id: None, pad_id: 0 })
+        let column = name(column);
+        Op::Pack(ops::Pack { column, length, packing, eos_id: None, pad_id: 0, along: vec![], cu_seqlens: false })
+    };
+    let pack_along = |column, pad| {
+        Op::Pack(ops::Pack {
+            column: name("ids"),
+            length: 8,
+            packing: Packing::BestFit { window: 4 },
+            eos_id: Some(9),
+            pad_id: 0,
+            along: vec![ops::Along { column: name(column), pad }],
+            cu_seqlens: true,
+        })
     };
     let bucket = |column, boundaries: &[usize]| {
         Op::BucketByLength(ops::Bucket {
@@ -677,6 +780,7 @@ fn text() -> Vec<Sample> {
     vec![
         sample(tokenize("a", Some(3)), words(), vec![tokenize("b", None), tokenize("a", Some(0))]),
         sample(pack("ids", 8), ids(), vec![pack("a", 8), pack("ids", 0)]),
+        sample(pack_along("labels", -100.0), masked(), vec![pack_along("labels", 0.5), pack_along("b", 0.0)]),
         sample(
             padded(padding("ids", Some(2), None), None),
             ids(),
