@@ -195,3 +195,63 @@ def test_wrong_arguments_are_refused_where_they_are_written():
     assert caught.value.context["op"] == "pack (rows)"
     assert "test_pack.py" in caught.value.context["line"]
     assert ds.pack("ids", 8).batch(4).cardinality is None
+
+
+def with_labels(row):
+    ids = np.array(document(int(row["id"])), np.int32)
+    return {
+        "ids": ids,
+        "labels": np.where(ids % 3 == 0, ids, -100).astype(np.int64),
+        "weight": (ids / 2).astype(np.float32),
+    }
+
+
+ALONG = {"ids": ("int32", (None,)), "labels": ("int64", (None,)), "weight": ("float32", (None,))}
+
+
+@pytest.mark.parametrize("strategy", ["concat", "first_fit", "best_fit"])
+@pytest.mark.parametrize("eos_id", [None, EOS])
+def test_columns_along_the_ids_are_placed_as_they_are(strategy, eos_id):
+    """Each number lies beside its id; padding and separators have the number that the user gave."""
+    ds = fb.range(300).map(with_labels, schema=ALONG)
+    options = {"strategy": strategy, "eos_id": eos_id, "pad_id": PAD, "cu_seqlens": True}
+    options |= {"segments": True} if strategy == "concat" else {"window": 50}
+    packed = ds.pack(["ids", "labels", "weight"], LENGTH, pad={"labels": -100, "weight": 0.5}, **options)
+    alone = fb.range(300).map(as_list, schema={"ids": ("int32", (None,))}).pack("ids", LENGTH, **options)
+    made = list(packed)
+    for row, want in zip(made, alone, strict=True):
+        assert all((row[name] == want[name]).all() for name in want)
+        ids = row["ids"]
+        is_token = (ids != PAD) & (ids != EOS) if eos_id else ids != PAD
+        assert (row["labels"] == np.where(is_token & (ids % 3 == 0), ids, -100)).all()
+        assert (row["weight"] == np.where(is_token, (ids / 2).astype(np.float32), np.float32(0.5))).all()
+        assert row["labels"].dtype == np.int64
+        assert row["weight"].dtype == np.float32
+        segments = row["segment_ids"]
+        lengths = [int((segments == n).sum()) for n in range(1, int(segments.max(initial=0)) + 1)]
+        assert np.diff(row["cu_seqlens"]).tolist() == lengths
+        assert row["cu_seqlens"][0] == 0
+    it = packed.iter()
+    [next(it) for _ in range(5)]
+    state = it.state_dict()
+    it = packed.iter()
+    it.load_state_dict(state)
+    assert [fingerprint(row) for row in it] == [fingerprint(row) for row in made[5:]]
+
+
+def test_columns_that_cannot_lie_along_are_refused():
+    ds = fb.range(3).map(with_labels, schema=ALONG)
+    for call, said in (
+        (lambda: ds.pack(["ids", "labels"], 8), "labels"),
+        (lambda: ds.pack(["ids", "labels"], 8, pad={"labels": 0.5}), "0.5 is no int64"),
+        (lambda: ds.pack(["ids", "ids"], 8, pad={"ids": 0}), "twice"),
+        (lambda: ds.pack("ids", 8, pad={"ids": 0}), "pad="),
+        (lambda: ds.pack([], 8), "no column"),
+        (lambda: ds.with_column("n", 1).pack(["ids", "n"], 8, pad={"n": 0}), '"n" is'),
+    ):
+        with pytest.raises(E.InvalidPipelineError, match=said):
+            call()
+    longer = ds.map(lambda row: {**row, "weight": row["weight"][:1]}, schema=ALONG)
+    with pytest.raises(E.DataError, match="ids in") as caught:
+        list(longer.pack(["ids", "weight"], 8, pad={"weight": 0}))
+    assert "sample" in caught.value.context

@@ -51,7 +51,7 @@ mod source;
 
 pub use bits::{BitVersions, NeededBits, Versions, check_planned_bits, needed_bits};
 pub use chosen_order::{Chosen, Reorder};
-pub use epoch::combination::{BlockStarts, Combination, RowCount, rows_of_source};
+pub use epoch::combination::{BlockStarts, Combination, RowCount, never_read, rows_of_source};
 pub use epoch::ending::{Count, Ending, Floor};
 pub use epoch::epoch_plan::{EpochPlan, Morsel};
 pub use epoch::extent::Extent;
@@ -66,13 +66,14 @@ pub use explain::{describe, explain};
 pub use graph::{Graph, Node, Site};
 pub use on_error::OnError;
 pub use ops::expr::{
-    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Unary, ValueBound, ValueRange, Values, meet, promote,
-    stack_dtype, text_pattern,
+    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Found, Table, TimePart, TimeUnit, Unary, ValueBound,
+    ValueRange, Values, meet, promote, stack_dtype, text_pattern,
 };
 pub use ops::{
-    Access, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Class, Corner, Direction, Function, ImageFormat,
-    ImageMode, Interpolation, Layout, Mixing, Op, Pack, Packing, PadTo, Resample, Role, ShuffleWindow, Tokenize,
-    image_layout,
+    Access, Along, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Chat, Class, Corner, CorruptSpans, Direction,
+    Edge, FillInMiddle, Function, ImageFormat, ImageMode, Interpolation, Layout, Learn, Logarithm, Loudness,
+    MaskTokens, Mel, MelNorm, MelScale, MiddleTokens, Mixing, Op, Pack, Packing, PadTo, PrefixLm, Resample, Role,
+    ShuffleWindow, Spectrogram, Tokenize, Window, image_layout,
 };
 pub use physical::boundary::{PlacementBoundary, default_boundary};
 pub use physical::cache_bypass::CacheBypass;
@@ -85,4 +86,7 @@ pub use physical::stages::Stages;
 pub use physical::steps::{Batching, FusedOp, Step, TailStep};
 pub use reorder::{MeasuredCosts, MeasuredOp, Move, RunOrder};
 pub use source::facts::{RowsKnown, SourceFacts};
-pub use source::{BlobId, Combined, Combining, CsvDialect, MdsColumn, Merged, Source, SourcePart, Stop, Wrap};
+pub use source::{
+    Between, BlobId, Changes, Combined, Combining, CsvDialect, MdsColumn, Merged, Source, SourcePart, Stop,
+    WeightsFrom, Wrap,
+};

@@ -71,9 +71,7 @@ def _check_columns(op: dict[str, Any]) -> None:
         hint = "give its name as a string"
         if isinstance(value, (list, tuple, set, frozenset)):
             hint = "write the op once for each column"
-            if _name(op) == "pack":
-                hint = "pack one column; what belongs to its tokens has to be packed by a function, with map"
-            elif _is_random(_name(op)):
+            if _is_random(_name(op)):
                 hint = (
                     "each column would be changed by a draw of its own, so an image and its mask would not agree: "
                     'declare what belongs to the image, annotate("image", masks="mask"), and write the op for the image'
@@ -91,5 +89,6 @@ def _is_random(name: str) -> bool:
         "trivial_augment",
         "mixup",
         "cutmix",
+        "spec_augment",
     )
     return name.startswith("rand") or name in others

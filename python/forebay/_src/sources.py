@@ -1,7 +1,7 @@
 """Sources of samples.
 
 Paths may be one path or a list, with globs (`*.tar`) and braces (`{000..127}`), here or in a store (`s3://`, `gs://`,
-`az://`, `https://`).
+`az://`, `hf://datasets/`, `https://`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 from forebay import _native
-from forebay._src import adapters, arguments, native_json, pickling, saving
+from forebay._src import adapters, arguments, hub, native_json, pickling, saving
 from forebay._src.arguments import PathLike, Paths
 from forebay._src.dataset import Dataset
 from forebay._src.expr import Expr
@@ -410,7 +410,7 @@ _FRAME = "write from_table(frame), or for a series from_numpy({'name': series.to
 
 def _files(op: str, **source: Any) -> Dataset:
     file, line = site()
-    return Dataset(_native.Pipeline.from_files(native_json.dumps(source, op), op, file, line))
+    return Dataset(_native.Pipeline.from_files(native_json.dumps(hub.pinned(source, op), op), op, file, line))
 
 
 def _tables(

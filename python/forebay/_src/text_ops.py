@@ -14,7 +14,7 @@ from forebay._src.usage import explained
 from forebay.errors import InvalidPipelineError, MissingFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from forebay._src.dataset import Dataset
 
@@ -78,17 +78,19 @@ class TextOps(Base):
             "add_special_tokens": arguments.flag(add_special_tokens, "tokenize", "add_special_tokens"),
             "max_length": None if max_length is None else arguments.whole(max_length, "tokenize", "max_length", 1),
         }
-        return self._then(op, keep_position, name, _tokenizer_json(tokenizer))
+        return self._then(op, keep_position, name, tokenizer_json(tokenizer))
 
     def pack(
         self,
-        column: str,
+        column: str | Iterable[str],
         length: int,
         *,
         strategy: Literal["concat", "first_fit", "best_fit"] = "concat",
         eos_id: int | None = None,
         pad_id: int = 0,
+        pad: Mapping[str, float] | None = None,
         segments: bool | None = None,
+        cu_seqlens: bool = False,
         window: int | None = None,
         drop_remainder: bool = False,
         keep_position: bool = False,
@@ -96,9 +98,12 @@ class TextOps(Base):
     ) -> Dataset:
         """Packs token lists of all lengths into rows of exactly `length` tokens, the training sequences of a model.
 
-        It works on the stream in order, so `shuffle` and `repeat` come before it. Only its own columns are left, all
-        int32: `column`, and with `segments` also `position_ids` (a token's place in its document's part of the row,
-        from 0) and `segment_ids` (its document, numbered from 1 in each row; 0 is padding).
+        It works on the stream in order, so `shuffle` and `repeat` come before it. Only its own columns are left:
+        `column`, int32, and with `segments` also `position_ids` (a token's place in its document's part of the row,
+        from 0) and `segment_ids` (its document, numbered from 1 in each row; 0 is padding), both int32.
+
+        Of several columns, the first has the ids, and the others (labels, masks, weights) are cut and placed as the ids
+        are. Their lists are as long as the ids in each row, and keep their dtype.
 
         - `"concat"`: end to end. A row is the next `length` tokens, and documents are cut where a row ends. Only the
           last row of an epoch may be padded.
@@ -110,12 +115,16 @@ class TextOps(Base):
         a document. With several consumers each packs its own documents.
 
         Args:
-            column: The column of token ids, int32.
+            column: The column of token ids, int32; or several columns, that one first.
             length: Tokens of a row.
             strategy: The placement of documents in rows.
             eos_id: The id at the end of each document. Default: none.
             pad_id: The id that fills a row that is not full.
+            pad: For each further column, the number that fills a row that is not full, and stands beside `eos_id`:
+                `{"labels": -100}`.
             segments: Whether there are `position_ids` and `segment_ids`. Default: yes if documents stay whole.
+            cu_seqlens: Whether there is a column `cu_seqlens`, int32[?], of the bounds of a row's documents: 0, and the
+                end of each, without padding.
             window: The number of documents that `"first_fit"` and `"best_fit"` pack together, 4096 by default: a larger
                 one leaves less padding. It ends sooner when its documents would fill as many rows as it has documents.
             drop_remainder: Whether `"concat"` leaves out a last row that would be padded.
@@ -132,6 +141,9 @@ class TextOps(Base):
         [[9, 1, 9, 1], [2, 9, 1, 2], [3, 9, 1, 2], [3, 4, 9, 0]]
         >>> [row["segment_ids"].tolist() for row in ds.pack("ids", 4, strategy="best_fit")]
         [[1, 2, 2, 2], [1, 1, 0, 0], [1, 1, 1, 1]]
+        >>> both = ds.with_column("labels", fb.col("ids") * 10).pack(["ids", "labels"], 6, pad={"labels": -100})
+        >>> [row["labels"].tolist() for row in both]
+        [[10, 10, 20, 10, 20, 30], [10, 20, 30, 40, -100, -100]]
         """
         if strategy not in ("concat", "first_fit", "best_fit"):
             raise InvalidPipelineError(
@@ -139,14 +151,19 @@ class TextOps(Base):
             )
         with_segments = arguments.flag_or_none(segments, "pack", "segments")
         drops = arguments.flag(drop_remainder, "pack", "drop_remainder")
+        ids, along = _along(column, pad)
         op: dict[str, Any] = {
             "op": "pack",
-            "column": column,
+            "column": ids,
             "length": arguments.whole(length, "pack", "length", 1),
             "strategy": strategy,
             "eos_id": None if eos_id is None else arguments.whole(eos_id, "pack", "eos_id", *_INT32),
             "pad_id": arguments.whole(pad_id, "pack", "pad_id", *_INT32),
         }
+        if along:
+            op["along"] = along
+        if arguments.flag(cu_seqlens, "pack", "cu_seqlens"):
+            op["cu_seqlens"] = True
         if strategy == "concat":
             if window is not None:
                 raise InvalidPipelineError("pack: concat has no window", {"hint": "leave window= out"})
@@ -159,36 +176,58 @@ class TextOps(Base):
         return self._then(op, keep_position, name)
 
 
-def _tokenizer_json(tokenizer: Any) -> bytes:
-    """Returns a tokenizer as JSON: the same bytes for the same tokenizer, from a file or an object."""
+def _along(column: str | Iterable[str], pad: Mapping[str, float] | None) -> tuple[str, list[dict[str, Any]]]:
+    """Returns the column of ids, and the columns along it with what pads them."""
+    usage = 'pad={"labels": -100} names each column behind the first'
+    arguments.mapping({} if pad is None else pad, "pack", "pad", usage)
+    padding = {} if pad is None else dict(pad)
+    names = [column] if isinstance(column, str) else arguments.columns(column, "pack", "column") or []
+    if not names:
+        raise InvalidPipelineError("pack: no column was given", {"hint": 'pack(["input_ids", "labels"], 4096)'})
+    if len(set(names)) < len(names):
+        raise InvalidPipelineError("pack: a column is named twice", {"hint": "name each column once"})
+    ids, *others = names
+    if wrong := set(padding) ^ set(others):
+        raise InvalidPipelineError(
+            f"pack: pad= and the columns behind {ids!r} differ: {', '.join(sorted(map(str, wrong)))}",
+            {"hint": f"{usage}; pad_id= is for {ids!r}"},
+        )
+    return ids, [{"column": name, "pad": arguments.number(padding[name], "pack", "pad")} for name in others]
+
+
+def tokenizer_json(tokenizer: Any, op: str = "tokenize", whole_texts: bool = False) -> bytes:
+    """Returns a tokenizer as JSON: the same bytes for the same tokenizer, from a file or an object.
+
+    With `whole_texts`, it neither cuts nor pads.
+    """
     parse_float: Callable[[str], float] = float
     if isinstance(tokenizer, (str, os.PathLike)):
-        text, parse_float = _tokenizer_file(Path(arguments.path(tokenizer, "tokenize"))), _score
+        text, parse_float = _tokenizer_file(Path(arguments.path(tokenizer, op)), op), _score
     else:
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if not hasattr(backend, "to_str"):
-            message = f"tokenize: a {type(tokenizer).__name__} is no tokenizer that runs in Rust"
+            message = f"{op}: a {type(tokenizer).__name__} is no tokenizer that runs in Rust"
             raise InvalidPipelineError(message, {"hint": _HINT})
         text = backend.to_str()
     try:
         content = json.loads(text, parse_float=parse_float)
-        if hasattr(tokenizer, "backend_tokenizer"):
+        if whole_texts or hasattr(tokenizer, "backend_tokenizer"):
             # Each call of a `transformers` tokenizer sets these, so they are not part of the tokenizer.
             content["truncation"] = content["padding"] = None
     except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidPipelineError(f"tokenize: this is no tokenizer.json: {error}", {"hint": _HINT}) from None
+        raise InvalidPipelineError(f"{op}: this is no tokenizer.json: {error}", {"hint": _HINT}) from None
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
-def _tokenizer_file(path: Path) -> str:
+def _tokenizer_file(path: Path, op: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         file, line = site()
-        context = {"file": str(path), "op": "tokenize", "line": f"{file}:{line}", "hint": _HINT}
+        context = {"file": str(path), "op": op, "line": f"{file}:{line}", "hint": _HINT}
         raise MissingFileError("there is no such tokenizer", context) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidPipelineError(f"tokenize: {str(path)!r} cannot be read: {error}", {"hint": _HINT}) from None
+        raise InvalidPipelineError(f"{op}: {str(path)!r} cannot be read: {error}", {"hint": _HINT}) from None
 
 
 def _score(text: str) -> float:

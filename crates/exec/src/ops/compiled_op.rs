@@ -1,13 +1,14 @@
-//! One fused op of a plan, ready to run on a chunk: fused image ops, a vectorised op on columns, tokenization, a user's
-//! function of either kind, or a mixing or padding of batches.
+//! One fused op of a plan, ready to run on a chunk: fused image ops, a vectorised op on columns, tokenization, an op on
+//! sound, a training form of ids, a user's function of either kind, or a mixing or padding of batches.
 
 use std::sync::Arc;
 
 use forebay_core::{Result, Seed};
 use forebay_data::{Chunk, Schema};
-use forebay_plan::{EpochPlan, FusedOp, Step};
+use forebay_plan::{EpochPlan, FusedOp, Op, Step};
 
 use crate::executable::environment::Environment;
+use crate::ops::audio_op::AudioOp;
 use crate::ops::batches::each_batch;
 use crate::ops::enumerate_op::numbered;
 use crate::ops::flat_map_op::FlatMapOp;
@@ -18,7 +19,8 @@ use crate::ops::pad_op::PadOp;
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{MeterInput, OpMeter, OpSlot};
 use crate::table;
-use crate::tokenize::TokenizeOp;
+use crate::tokenize::{ChatOp, TokenizeOp};
+use crate::training_forms::TrainingFormOp;
 
 /// A fused op, ready to run.
 pub(crate) struct CompiledOp {
@@ -31,6 +33,9 @@ pub(crate) enum Kernel {
     Image(FusedImageOp),
     Table(Step),
     Tokenize(Box<TokenizeOp>),
+    Audio(Box<AudioOp>),
+    Chat(Box<ChatOp>),
+    TrainingForm(TrainingFormOp),
     Function(FunctionOp),
     FlatMap(FlatMapOp),
     Number(Step),
@@ -51,7 +56,12 @@ impl CompiledOp {
                 Kernel::Image(FusedImageOp::new(column, steps, input, seed, env.memory.clone())?)
             }
             FusedOp::Table(step) => Kernel::Table(step.clone()),
+            FusedOp::Tokenize(step) if matches!(step.node.op, Op::Chat(_)) => {
+                Kernel::Chat(Box::new(ChatOp::new(step, env.blobs.as_ref())?))
+            }
+            FusedOp::TrainingForm(step) => Kernel::TrainingForm(TrainingFormOp::new(step, seed)),
             FusedOp::Tokenize(step) => Kernel::Tokenize(Box::new(TokenizeOp::new(step, env.blobs.as_ref())?)),
+            FusedOp::Audio(step) => Kernel::Audio(Box::new(AudioOp::new(step, seed, env.memory.clone()))),
             FusedOp::Function(step) => Kernel::Function(FunctionOp::new(step, seed, env)?),
             FusedOp::FlatMap(step) => Kernel::FlatMap(FlatMapOp::new(step, seed, env)?),
             FusedOp::Number(step) => Kernel::Number(step.clone()),
@@ -67,6 +77,9 @@ impl CompiledOp {
             Kernel::Image(op) => op.schema(),
             Kernel::Table(step) | Kernel::Number(step) => &step.schema,
             Kernel::Tokenize(op) => op.schema(),
+            Kernel::Audio(op) => op.schema(),
+            Kernel::Chat(op) => op.schema(),
+            Kernel::TrainingForm(op) => op.schema(),
             Kernel::Function(op) => op.schema(),
             Kernel::FlatMap(op) => op.schema(),
             Kernel::Mix(op) => &op.step.schema,
@@ -86,6 +99,9 @@ impl Kernel {
             Kernel::Image(op) => op.run(chunk, scratch),
             Kernel::Table(step) => table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e)),
             Kernel::Tokenize(op) => op.run(chunk),
+            Kernel::Audio(op) => op.run(chunk, scratch),
+            Kernel::Chat(op) => op.run(chunk),
+            Kernel::TrainingForm(op) => op.run(chunk),
             Kernel::Function(op) => op.run(chunk, batch),
             Kernel::FlatMap(op) => op.run(chunk),
             // Rows that no morsel has, such as the record of a skipped one, have no place in an epoch.

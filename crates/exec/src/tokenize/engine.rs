@@ -2,9 +2,12 @@
 //!
 //! Invariant: the ids are those of `Tokenizer.encode(text, add_special_tokens)` of Hugging Face's released package,
 //! whose Rust crate splits and tokenizes. Two parts are replaced for speed: a word is tokenized once (`words`), and the
-//! steps of most byte-level tokenizers before the model run without the crate's offset bookkeeping (`bytes`).
+//! steps of most byte-level tokenizers before the model run without the crate's offset bookkeeping (`bytes`). Where
+//! ids lie in the text follows from their lengths there (`lengths`), and else from the crate's offsets.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 
 use forebay_core::Error;
 use tokenizers::models::ModelWrapper;
@@ -12,11 +15,13 @@ use tokenizers::{Model, NormalizedString, Normalizer, OffsetReferential, OffsetT
 
 use super::bytes::{ByteLevel, ByteScratch};
 use super::framing::Framing;
+use super::lengths::Lengths;
 use super::words::{Words, push};
 
 pub(super) struct Engine {
     tokenizer: Tokenizer,
     bytes: Option<ByteLevel>,
+    lengths: OnceLock<Option<Lengths>>,
 }
 
 /// The state that one thread keeps between texts: tokenized words, and buffers. It changes no id.
@@ -51,7 +56,7 @@ impl Engine {
         }
         refuse_vanishing(&tokenizer)?;
         let bytes = ByteLevel::of(&tokenizer);
-        Ok(Self { tokenizer, bytes })
+        Ok(Self { tokenizer, bytes, lengths: OnceLock::new() })
     }
 
     /// Returns the ids around each text, and where a text is cut.
@@ -71,6 +76,58 @@ impl Engine {
         ids: &mut Vec<i32>,
     ) -> Result<()> {
         guarded(|| framing.apply(ids, |ids| self.text(text, scratch, ids)))
+    }
+
+    /// Appends the ids of a text without special tokens.
+    pub(super) fn plain(&self, text: &str, scratch: &mut Scratch, ids: &mut Vec<i32>) -> Result<()> {
+        guarded(|| self.text(text, scratch, ids))
+    }
+
+    /// As [`Engine::plain`], and appends where in the text each id is, in bytes.
+    pub(super) fn placed(
+        &self,
+        text: &str,
+        scratch: &mut Scratch,
+        ids: &mut Vec<i32>,
+        places: &mut Vec<Range<usize>>,
+    ) -> Result<()> {
+        if let Some(bytes) = self.bytes.as_ref().filter(|bytes| bytes.takes(text))
+            && let Some(lengths) = self.lengths.get_or_init(|| Lengths::of(&self.tokenizer))
+        {
+            let start = ids.len();
+            guarded(|| bytes.encode(&self.tokenizer, text, &mut scratch.bytes, ids))?;
+            if lengths.place(&ids[start..], text.len(), places) {
+                return Ok(());
+            }
+            ids.truncate(start);
+        }
+        guarded(|| self.any_placed(text, ids, places))
+    }
+
+    /// Returns the texts of the tokenizer's special tokens.
+    pub(super) fn special_tokens(&self) -> Vec<String> {
+        let added = self.tokenizer.get_added_tokens_decoder();
+        let mut special: Vec<String> =
+            added.values().filter(|token| token.special).map(|token| token.content.clone()).collect();
+        special.sort_unstable();
+        special
+    }
+
+    /// Does the steps of the crate's `encode` before the post-processor.
+    fn any_placed(&self, text: &str, ids: &mut Vec<i32>, places: &mut Vec<Range<usize>>) -> Result<()> {
+        let added = self.tokenizer.get_added_vocabulary();
+        let mut pieces = added.extract_and_normalize(self.tokenizer.get_normalizer(), text);
+        if let Some(pre_tokenizer) = self.tokenizer.get_pre_tokenizer() {
+            pre_tokenizer.pre_tokenize(&mut pieces)?;
+        }
+        let model = self.tokenizer.get_model();
+        pieces.tokenize(|word| model.tokenize(word.get()))?;
+        let encoding = pieces.into_encoding(None, 0, OffsetType::Byte)?;
+        for (id, (from, to)) in encoding.get_ids().iter().zip(encoding.get_offsets()) {
+            ids.push(i32::try_from(*id).map_err(|_| format!("the id {id} is no int32"))?);
+            places.push(*from..*to);
+        }
+        Ok(())
     }
 
     fn text(&self, text: &str, scratch: &mut Scratch, ids: &mut Vec<i32>) -> Result<()> {

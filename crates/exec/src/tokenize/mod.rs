@@ -1,10 +1,12 @@
-//! Text to token ids: the op over a chunk.
+//! Text to token ids: the ops `tokenize` and `chat` over a chunk.
 //!
 //! One tokenizer is shared by all threads, and all rows of a chunk go into one buffer.
 
 mod bytes;
+mod chat;
 mod engine;
 mod framing;
+mod lengths;
 mod words;
 
 use std::collections::VecDeque;
@@ -16,6 +18,7 @@ use forebay_data::{Chunk, Int32Lists, Schema};
 use forebay_io::Blobs;
 use forebay_plan::{BlobId, Node, Op, Step, Tokenize};
 
+pub(crate) use chat::ChatOp;
 use engine::{Engine, Scratch};
 use framing::Framing;
 
@@ -32,16 +35,18 @@ pub(crate) struct TokenizeOp {
 /// Checks the parts of an op that depend on its blob and not on a schema, when the user writes the op.
 ///
 /// # Errors
-/// Invalid when a tokenizer cannot be read, or has no room for a text within `max_length`; names op and line.
+/// Invalid when a tokenizer or a chat template cannot be read, or has no room for a text within `max_length`; names op
+/// and line.
 pub fn check(node: &Node, blobs: &dyn Blobs) -> Result<()> {
     match &node.op {
         Op::Tokenize(op) => open(op, blobs).map(drop).map_err(|e| node.blame(e)),
+        Op::Chat(op) => chat::check(op, blobs).map_err(|e| node.blame(e)),
         _ => Ok(()),
     }
 }
 
 fn open(op: &Tokenize, blobs: &dyn Blobs) -> Result<(Arc<Engine>, Framing)> {
-    let engine = engine(&op.tokenizer, blobs)?;
+    let engine = engine(&op.tokenizer, || blobs.get(&op.tokenizer))?;
     let framing = engine.framing(op.add_special_tokens, op.max_length)?;
     Ok((engine, framing))
 }
@@ -52,13 +57,14 @@ static READ: Mutex<VecDeque<(BlobId, Arc<Engine>)>> = Mutex::new(VecDeque::new()
 /// The number of kept tokenizers.
 const READ_MAX: usize = 4;
 
-fn engine(id: &BlobId, blobs: &dyn Blobs) -> Result<Arc<Engine>> {
+/// Returns the tokenizer of a blob; calls `json` for its text if it is not kept.
+fn engine<B: AsRef<[u8]>>(id: &BlobId, json: impl FnOnce() -> Result<B>) -> Result<Arc<Engine>> {
     let read = || READ.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, engine)) = read().iter().find(|(known, _)| known == id) {
         return Ok(engine.clone());
     }
     // Not under the lock: two threads may both read it, with the same result.
-    let engine = Arc::new(Engine::read(&blobs.get(id)?)?);
+    let engine = Arc::new(Engine::read(json()?.as_ref())?);
     let mut read = read();
     read.truncate(READ_MAX - 1);
     read.push_front((id.clone(), engine.clone()));

@@ -13,6 +13,7 @@ mod folders;
 mod forward;
 mod guard;
 mod http;
+mod hub;
 pub(crate) mod levels;
 mod listing;
 mod local;

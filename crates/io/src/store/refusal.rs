@@ -9,7 +9,7 @@ use super::fetch::cause;
 use crate::fail;
 
 /// The settings of the credentials of each store, by the scheme of its urls.
-const CREDENTIALS: [(&str, &str); 3] = [
+const CREDENTIALS: [(&str, &str); 4] = [
     (
         "s3",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, where there is one), or \
@@ -25,6 +25,11 @@ const CREDENTIALS: [(&str, &str); 3] = [
         "az",
         "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_STORAGE_SAS_TOKEN, or \
          AZURE_SKIP_SIGNATURE=true for a public container, also where the workers run",
+    ),
+    (
+        "hf",
+        "check the name; for a private or gated data set, set HF_TOKEN to a token that may read it, also where the workers \
+         run",
     ),
 ];
 
@@ -47,6 +52,8 @@ fn hint(uri: &str) -> &'static str {
         "s3"
     } else if uri.starts_with("gs") {
         "gs"
+    } else if uri.starts_with("hf") {
+        "hf"
     } else {
         "az"
     };

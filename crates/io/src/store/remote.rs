@@ -1,4 +1,4 @@
-//! Object stores: S3, Google Cloud Storage, Azure Blob Storage, and plain HTTP.
+//! Object stores: S3, Google Cloud Storage, Azure Blob Storage, the Hugging Face hub, and plain HTTP.
 //!
 //! Reads are ranged and go through one small runtime that all readers of the process share. Credentials come from the
 //! environment variables that each store's own tools use. `retry` handles stores that do not answer.
@@ -23,6 +23,7 @@ use super::body::Body;
 use super::fetch::{Blocks, Levels, Store, identity};
 use super::guard::Guard;
 use super::http::Connector;
+use super::hub::{self, Hub};
 use super::near::Done;
 use super::pinned::{Found, Stat};
 use super::refusal;
@@ -251,12 +252,15 @@ pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> 
     let wrong = |e: &dyn std::fmt::Display| {
         Error::invalid(format!("not an address that can be read: {e}"))
             .with("file", uri)
-            .hint("addresses begin with s3://, gs://, az://, http://, https:// or file://, or are paths")
+            .hint("addresses begin with s3://, gs://, az://, hf://, http://, https:// or file://, or are paths")
     };
     let url = url::Url::parse(uri).map_err(|e| wrong(&e))?;
-    let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|e| wrong(&e))?;
+    let (scheme, path) = match url.scheme() {
+        "hf" => (None, hub::path(&url).map_err(|e| wrong(&e))?),
+        _ => ObjectStoreScheme::parse(&url).map(|(scheme, path)| (Some(scheme), path)).map_err(|e| wrong(&e))?,
+    };
     // The hosts of other stores, and of their credentials, come from this process's own settings.
-    let guard = (allowed.is_guarded() && scheme == ObjectStoreScheme::Http).then(|| Guard(allowed.clone()));
+    let guard = (allowed.is_guarded() && scheme == Some(ObjectStoreScheme::Http)).then(|| Guard(allowed.clone()));
     let mut settings = settings(&url);
     settings.extend(guard.iter().map(|guard| ("guard".to_owned(), guard.0.to_string())));
     let address = (format!("{}://{}", url.scheme(), url.authority()), settings);
@@ -268,10 +272,16 @@ pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> 
     let policy = Policy::from_settings(|name| std::env::var(name).ok())?;
     let budget = Arc::new(Budget::default());
     let _inside = shared.runtime.enter();
-    let (inner, blocks, levels) = connect(&scheme, &url, &address.1, Connector { budget: budget.clone(), guard })
-        .map_err(|e| refusal::refused(uri, &e))?
-        .ok_or_else(|| wrong(&"there is no such kind of store"))?;
-    let is_unsigned = refusal::are_missing(&scheme, &address.1);
+    let connector = Connector { budget: budget.clone(), guard };
+    let connected = match &scheme {
+        Some(scheme) => connect(scheme, &url, &address.1, connector),
+        None => {
+            Hub::connect(&address.1, &connector).map(|hub| Some((Arc::new(hub) as Arc<dyn ObjectStore>, None, None)))
+        }
+    };
+    let (inner, blocks, levels) =
+        connected.map_err(|e| refusal::refused(uri, &e))?.ok_or_else(|| wrong(&"there is no such kind of store"))?;
+    let is_unsigned = scheme.is_some_and(|scheme| refusal::are_missing(&scheme, &address.1));
     let store = Arc::new(Store { inner, policy, budget, is_unsigned, blocks, levels });
     stores.insert(address, store.clone());
     Ok((store, path))
@@ -321,6 +331,11 @@ fn settings(url: &url::Url) -> Settings {
         "gs" => "GOOGLE_",
         "http" => return vec![("allow_http".into(), "true".into())],
         "https" => return Vec::new(),
+        "hf" => {
+            let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+            let named = [hub::ENDPOINT.0, hub::TOKEN].map(|name| Some((name.to_owned(), set(name)?)));
+            return named.into_iter().flatten().collect();
+        }
         _ => "AZURE_",
     };
     let named = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));

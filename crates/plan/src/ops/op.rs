@@ -10,7 +10,7 @@ use super::columns::Function;
 use super::images::{Annotations, ImageSpec};
 use super::order::{Shuffle, ShuffleWindow};
 use super::spec::{Class, OpSpec};
-use super::{augment, batches, cache, columns, images, order, text};
+use super::{audio, augment, batches, cache, columns, images, order, text};
 use crate::source::BlobId;
 
 /// Makes the enum of the ops, and the one match over all of them.
@@ -146,8 +146,36 @@ ops! {
     Cache(cache::Cache),
     /// May cache the output of the ops before it.
     Autocache(cache::Autocache),
+    /// Decodes encoded bytes to sound.
+    DecodeAudio(audio::DecodeAudio),
+    /// Changes the sampling rate of a sound.
+    ResampleAudio(audio::ResampleAudio),
+    /// Keeps the same part of each sound.
+    CropAudio(audio::CropAudio),
+    /// Keeps a part of a sound at a random place.
+    RandomOffset(audio::RandomOffset),
+    /// Makes all sounds equally loud.
+    NormalizeAudio(audio::NormalizeAudio),
+    /// Makes a sound louder or softer, at random.
+    RandomGain(audio::RandomGain),
+    /// Adds noise to a sound, at random.
+    RandomNoise(audio::RandomNoise),
+    /// Computes the spectrum of a sound over time.
+    Spectrogram(audio::Spectrogram),
+    /// Masks parts of a spectrum, at random.
+    SpecAugment(audio::SpecAugment),
     /// Converts text to token ids.
     Tokenize(text::Tokenize),
+    /// Renders chats by a template and converts them to token ids.
+    Chat(text::Chat),
+    /// Masks random ids, as BERT is trained.
+    MaskTokens(text::MaskTokens),
+    /// Replaces random spans of ids with sentinels, as T5 is trained.
+    CorruptSpans(text::CorruptSpans),
+    /// Moves a random middle part to the end, at random.
+    FillInMiddle(text::FillInMiddle),
+    /// Divides ids at random into a prefix and a part that is learned.
+    PrefixLm(text::PrefixLm),
     /// Packs token lists into rows of one length.
     Pack(text::Pack),
     /// Batches rows of about the same length together.
@@ -223,6 +251,11 @@ impl Op {
         matches!(self, Op::Cache(_) | Op::Autocache(_))
     }
 
+    /// Returns whether it makes of token ids what a model trains on, at random.
+    pub fn is_training_form(&self) -> bool {
+        matches!(self, Op::MaskTokens(_) | Op::CorruptSpans(_) | Op::FillInMiddle(_) | Op::PrefixLm(_))
+    }
+
     /// Returns the user's Python function, if it has one.
     pub fn function(&self) -> Option<&Function> {
         self.spec().function()
@@ -264,6 +297,11 @@ impl Op {
             }
             _ => self,
         }
+    }
+
+    /// Returns whether it is an op on sound or on spectra.
+    pub fn is_audio(&self) -> bool {
+        self.spec().is_audio()
     }
 
     pub(crate) fn image(&self) -> Option<&dyn ImageSpec> {

@@ -410,7 +410,15 @@ mod tests {
             )],
         };
         let packing = Packing::Concat { segments: false, drop_remainder: false };
-        let pack = Op::Pack(Pack { column: "ids".to_owned(), length: 8, packing, eos_id: None, pad_id: 0 });
+        let pack = Op::Pack(Pack {
+            column: "ids".to_owned(),
+            length: 8,
+            packing,
+            eos_id: None,
+            pad_id: 0,
+            along: vec![],
+            cu_seqlens: false,
+        });
         assert!(refused(ids, &[pack, CACHE]).contains("after pack (train.py:1)"));
         stages(files(&["a"]), &[Op::SHUFFLE, keep_some(), decode(), CACHE]).expect("a filter is part of the prefix");
     }

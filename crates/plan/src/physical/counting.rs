@@ -28,7 +28,7 @@ pub(super) fn is_counted(graph: &Graph, parts: u64) -> bool {
         RowsKnown::ByReading if graph.nodes().iter().any(|n| n.op.is_cache_point()) => true,
         RowsKnown::ByReading => graph.nodes().iter().any(|n| match &n.op {
             Op::Shuffle(_) | Op::Repeat(_) | Op::SelectRows(_) | Op::Part(_) | Op::Enumerate(_) => true,
-            Op::Tokenize(_) => facts.is_lines,
+            Op::Tokenize(_) | Op::Chat(_) => facts.is_lines,
             op @ Op::Shard(_) => in_plan(op),
             _ => false,
         }),

@@ -17,12 +17,14 @@ _CHANGE = frozenset(
         "center_crop",
         "color_jitter",
         "crop",
+        "crop_audio",
         "decode_image",
         "encode_image",
         "gaussian_blur",
         "gaussian_noise",
         "normalize",
         "pad",
+        "normalize_audio",
         "rand_augment",
         "random_adjust_sharpness",
         "random_affine",
@@ -32,15 +34,19 @@ _CHANGE = frozenset(
         "random_equalize",
         "random_erasing",
         "random_flip",
+        "random_gain",
         "random_grayscale",
         "random_invert",
         "random_perspective",
         "random_posterize",
+        "random_offset",
         "random_resized_crop",
         "random_rotation",
         "random_solarize",
         "random_zoom_out",
+        "resample_audio",
         "resize",
+        "spec_augment",
         "tokenize",
         "trivial_augment",
     )
@@ -101,7 +107,7 @@ def used(op: dict[str, Any]) -> set[str] | None:
     """Returns the columns that an op uses; `None` if it uses all of them."""
     kind = op["op"]
     if _output(op) is not None:
-        return {op["column"]}
+        return {op["column"], op.get("tools") or op["column"]}
     if kind in _BLIND or kind in _CHANGE:
         return set()
     if "function" in op:

@@ -5,13 +5,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_data::{Int32Lists, RowId};
+use forebay_data::{Int32Lists, Ragged, RowId};
 
 use crate::tail::position::{Position, Unpacked};
 
 /// The documents of one chunk.
 struct ChunkDocuments {
     lists: Int32Lists,
+    /// Columns whose lists have the lengths of `lists`.
+    along: Vec<Ragged>,
     ids: Arc<[RowId]>,
     at: Position,
 }
@@ -65,7 +67,14 @@ impl Documents {
     }
 
     /// Adds rows at the end; the tokens before `from` were already packed.
-    pub(super) fn push(&mut self, lists: Int32Lists, ids: Arc<[RowId]>, at: Position, from: Unpacked) {
+    pub(super) fn push(
+        &mut self,
+        lists: Int32Lists,
+        along: Vec<Ragged>,
+        ids: Arc<[RowId]>,
+        at: Position,
+        from: Unpacked,
+    ) {
         let separator = self.separator;
         let tokens: usize = (from.row as usize..lists.rows()).map(|row| lists.get(row).len() + separator).sum();
         if self.held.is_empty() {
@@ -73,7 +82,7 @@ impl Documents {
         }
         self.rows += lists.rows().saturating_sub(from.row as usize);
         self.tokens += tokens.saturating_sub(from.token as usize);
-        self.held.push_back(ChunkDocuments { lists, ids, at });
+        self.held.push_back(ChunkDocuments { lists, along, ids, at });
         self.settle();
     }
 
@@ -138,6 +147,13 @@ impl Documents {
         let held = &self.held[piece.held];
         let ids = held.lists.get(piece.row);
         (&ids[piece.from.min(ids.len())..piece.to.min(ids.len())], piece.to > ids.len(), held.ids[piece.row])
+    }
+
+    /// Returns the bytes of a column's numbers beside the ids of a piece; `size` is the size of a number.
+    pub(super) fn read_along(&self, piece: Piece, column: usize, size: usize) -> &[u8] {
+        let held = &self.held[piece.held];
+        let (bytes, ids) = (held.along[column].get(piece.row), held.lists.get(piece.row).len());
+        &bytes[piece.from.min(ids) * size..piece.to.min(ids) * size]
     }
 
     /// Returns the rest of the first document.

@@ -17,7 +17,7 @@ mod sheet;
 use std::sync::Arc;
 
 use forebay_core::{Error, Result};
-use forebay_data::{Chunk, Int32Lists, Schema};
+use forebay_data::{Chunk, Int32Lists, Ragged, Schema};
 use forebay_plan::{Op, Pack, Packing, Step};
 
 use documents::{Documents, Piece};
@@ -49,8 +49,26 @@ impl Packer {
     /// Accepts the chunk that begins at `at`.
     pub(crate) fn hold(&mut self, chunk: &Chunk, at: Position) -> Result<()> {
         let lists = Int32Lists::of(chunk.column(&self.spec.column)?).map_err(|e| self.step.node.blame(e))?;
-        self.documents.push(lists, chunk.random_ids(), at, std::mem::take(&mut self.resume));
+        let along = self.along(chunk, &lists).map_err(|e| self.step.node.blame(e))?;
+        self.documents.push(lists, along, chunk.random_ids(), at, std::mem::take(&mut self.resume));
         Ok(())
+    }
+
+    /// Returns the columns that lie along the ids.
+    fn along(&self, chunk: &Chunk, lists: &Int32Lists) -> Result<Vec<Ragged>> {
+        let column = |name: &String| {
+            let numbers = Ragged::of(&chunk.schema().field(name)?.kind, chunk.column(name)?)?;
+            let differs = (0..lists.rows()).find(|&row| numbers.len_of(row) != lists.get(row).len());
+            let Some(row) = differs else { return Ok(numbers) };
+            let (ids, own) = (lists.get(row).len(), numbers.len_of(row));
+            Err(Error::data(format!(
+                "pack: a row has {ids} ids in {:?} and {own} numbers in {name:?}",
+                self.spec.column
+            ))
+            .with("sample", chunk.ids()[row].sample)
+            .hint("columns that are packed together have lists of one length in each row"))
+        };
+        self.spec.along.iter().map(|along| column(&along.column)).collect()
     }
 
     /// Returns the first token not yet packed: the position of its chunk, and its place there.
@@ -87,7 +105,7 @@ impl Packer {
         if rows == 0 {
             return Ok(None);
         }
-        let mut sheet = Sheet::new(&self.spec, rows);
+        let mut sheet = Sheet::new(&self.spec, self.schema(), rows)?;
         for row in 0..rows {
             let mut room = length;
             while room > 0
@@ -119,7 +137,7 @@ impl Packer {
             self.documents.forget();
             return Ok(None);
         }
-        let mut sheet = Sheet::new(&self.spec, rows.len());
+        let mut sheet = Sheet::new(&self.spec, self.schema(), rows.len())?;
         for (row, pieces) in rows.into_iter().enumerate() {
             for piece in pieces {
                 sheet.put(row, &self.documents, piece);

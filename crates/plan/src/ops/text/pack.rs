@@ -1,10 +1,10 @@
 //! Packs token lists into rows of one length: `pack`.
 
 use forebay_core::{Error, Result};
-use forebay_data::{DType, Field, Kind, Schema};
+use forebay_data::{DType, Field, Kind, Ragged, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::checks::tokens;
+use super::checks::{list_of, tokens};
 use crate::ops::checks::count;
 use crate::ops::spec::{About, Class, Names, OpSpec};
 
@@ -50,6 +50,22 @@ pub struct Pack {
     pub eos_id: Option<i32>,
     /// The id that fills the rest of a row.
     pub pad_id: i32,
+    /// Columns whose lists have the lengths of the ids, and are placed as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub along: Vec<Along>,
+    /// Whether to make the column of the bounds of documents.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cu_seqlens: bool,
+}
+
+/// A column of lists that are as long as the lists of ids beside them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Along {
+    /// The column; the packed rows keep this name, with its dtype.
+    pub column: String,
+    /// Fills the rest of a row, and the places of separators.
+    pub pad: f64,
 }
 
 impl Pack {
@@ -58,9 +74,29 @@ impl Pack {
     /// The column of a token's document, numbered from 1 in each row; 0 is padding.
     pub const SEGMENTS: &'static str = "segment_ids";
 
+    /// The column of the bounds of a row's documents: 0, and where each ends.
+    pub const BOUNDS: &'static str = "cu_seqlens";
+
     /// Returns whether the columns of positions and segments are made.
     pub fn segments(&self) -> bool {
         !matches!(self.packing, Packing::Concat { segments: false, .. })
+    }
+
+    /// Checks a column that lies along, and returns it as it is packed.
+    fn beside(&self, input: &Schema, along: &Along) -> Result<Field> {
+        let (name, kind) = (&along.column, &input.field(&along.column)?.kind);
+        let dtype = match kind {
+            Kind::Tensor { dtype, shape } if shape[..] == [None] => *dtype,
+            _ => {
+                return Err(Error::invalid(format!("pack: column {name:?} is {kind}"))
+                    .hint("a column along the ids is a list of as many numbers: int32[?], int8[?], float32[?]"));
+            }
+        };
+        if Ragged::number(dtype, along.pad).is_none() {
+            return Err(Error::invalid(format!("pack: column {name:?} is {kind}, and {} is no {dtype}", along.pad))
+                .hint(format!("give pad={{{name:?}: ...}} a number that {dtype} holds exactly")));
+        }
+        Ok(Field::new(name, Kind::fixed(dtype, &[self.length])))
     }
 }
 
@@ -81,13 +117,15 @@ impl OpSpec for Pack {
                 return Err(Error::invalid(format!("pack: column {:?} is {other}", self.column)).hint(hint));
             }
         }
+        let along: Vec<Field> = self.along.iter().map(|along| self.beside(input, along)).collect::<Result<_>>()?;
         tokens("pack", "length", self.length)?;
         if let Packing::FirstFit { window } | Packing::BestFit { window } = self.packing {
             count("pack", "window", window, WINDOW_MAX)?;
         }
         let row = |name: &str| Field::new(name, Kind::fixed(DType::Int32, &[self.length]));
-        let beside = [Self::POSITIONS, Self::SEGMENTS].into_iter().filter(|_| self.segments());
-        Schema::new(std::iter::once(self.column.as_str()).chain(beside).map(row).collect())
+        let beside = [Self::POSITIONS, Self::SEGMENTS].into_iter().filter(|_| self.segments()).map(row);
+        let bounds = self.cu_seqlens.then(|| Field::new(Self::BOUNDS, list_of(DType::Int32)));
+        Schema::new(std::iter::once(row(&self.column)).chain(along).chain(beside).chain(bounds).collect())
     }
 
     fn arguments(&self) -> String {
@@ -98,10 +136,12 @@ impl OpSpec for Pack {
             Packing::BestFit { window } => format!("best_fit, window={window}"),
         };
         let eos = self.eos_id.map_or(String::new(), |id| format!(", eos_id={id}"));
-        format!("{}, {}, {how}{eos}", self.column, self.length)
+        let along: String = self.along.iter().map(|a| format!(", {}={}", a.column, a.pad)).collect();
+        let bounds = if self.cu_seqlens { ", cu_seqlens=True" } else { "" };
+        format!("{}, {}, {how}{eos}{along}{bounds}", self.column, self.length)
     }
 
     fn needs(&self, _input: &Schema, _after: Names) -> Names {
-        [self.column.clone()].into()
+        std::iter::once(&self.column).chain(self.along.iter().map(|along| &along.column)).cloned().collect()
     }
 }
