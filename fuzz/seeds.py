@@ -30,6 +30,13 @@ def keep(target: str, name: str, data: bytes) -> None:
     (folder / name).write_bytes(data)
 
 
+def sounds() -> None:
+    """Short sounds of every format that is decoded."""
+    for path in sorted((GOLDEN.parents[2] / "exec" / "tests" / "golden" / "audio").iterdir()):
+        if path.suffix not in (".py", ".txt"):
+            keep("audio", path.name, path.read_bytes())
+
+
 def images() -> None:
     """Small images of every kind that is decoded; byte 0 chooses a region."""
     rng = np.random.default_rng(0)
@@ -378,6 +385,7 @@ def flat_tokens() -> None:
 
 
 if __name__ == "__main__":
+    sounds()
     images()
     parquet()
     arrows()

@@ -16,7 +16,7 @@ from forebay import cluster as cluster
 from forebay import ray as ray  # not in __all__: `from forebay import *` would hide Ray itself
 from forebay._native import VERSION as __version__
 from forebay._src import habits as _habits
-from forebay._src.combining import concatenate, mix, zip
+from forebay._src.combining import concatenate, interleave, mix, zip
 from forebay._src.csv_source import from_csv
 from forebay._src.dataset import Dataset
 from forebay._src.describe.result import ColumnStatistics, Statistics
@@ -28,6 +28,7 @@ from forebay._src.hf_source import from_hf
 from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iterator import DatasetIterator
 from forebay._src.library_sources import from_array_record, from_lance
+from forebay._src.mix_schedule import Schedule, schedule
 from forebay._src.otel import OtelTrace, trace_otel
 from forebay._src.quality import ShuffleQuality
 from forebay._src.ranks import RanksWarning
@@ -69,6 +70,7 @@ __all__ = [
     "Headspace",
     "RanksWarning",
     "Saved",
+    "Schedule",
     "Schema",
     "NonDeterministicWarning",
     "OtelTrace",
@@ -110,10 +112,12 @@ __all__ = [
     "from_text",
     "from_tfrecord",
     "from_tokens",
+    "interleave",
     "lit",
     "load",
     "mix",
     "range",
+    "schedule",
     "stack",
     "trace",
     "trace_otel",

@@ -12,6 +12,7 @@ import random
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import forebay as fb
 import numpy as np
@@ -142,9 +143,16 @@ def mixed(rng: random.Random, n: int, shards: Path) -> fb.Dataset:
     """Several datasets as one: of numbers, of files, with ops of their own."""
     lines = fb.from_jsonl(files(shards) / "rows-*.jsonl").select("id").shuffle()
     parts = [fb.range(1, n + 2), lines, fb.range(50).shuffle().map(twice, writes=["id"]).skip(rng.randint(0, 9))]
-    if rng.random() < 0.3:
+    parts.append(fb.range(40).window(3, stride=2).with_column("id", fb.col("id").list.get(-1)))
+    kind = rng.random()
+    if kind < 0.2:
         return fb.concatenate(parts)
-    weights = [rng.randint(1, 5) for _ in parts]
+    if kind < 0.35:
+        return fb.interleave(parts, cycle_length=rng.randint(1, 5), block_length=rng.randint(1, 20))
+    weights: Any = [rng.randint(1, 5) for _ in parts]
+    if kind < 0.6:
+        later = {rng.randint(1, 99): [rng.randint(1, 5) for _ in parts]}
+        weights = fb.schedule({0: weights, **later}, between=rng.choice(["steps", "linear"]))
     return fb.mix(parts, weights=weights, stop=rng.choice(["first", "all", "once"]), source=rng.choice([None, "from"]))
 
 

@@ -17,7 +17,7 @@
 //! | `executable/` | a pipeline over its source, ready to run: reads the rows of a morsel and runs its ops |
 //! | `cached/` | rows that the cache has: `cache()`, `autocache()`; the page cache of remote files |
 //! | `ops/` | the ops of a pipeline, compiled: each accepts a chunk and returns one |
-//! | `image/`, `table/`, `tokenize/` | the kernels that the ops call: pixels, columns, texts to token ids |
+//! | `image/`, `audio/`, `table/`, `tokenize/` | the kernels that the ops call: pixels, sound, columns, texts to token ids |
 //! | `annotations/` | boxes, masks and points that follow their image |
 //! | `skip/` | samples that fail on the way: isolated, skipped, counted, recorded |
 //! | `tail/` | the merge: all code that sees the stream of one consumer in order |
@@ -68,6 +68,7 @@
 //! ```
 
 mod annotations;
+pub mod audio;
 mod cached;
 mod executable;
 pub mod image;

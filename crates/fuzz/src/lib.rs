@@ -12,6 +12,7 @@ mod files;
 mod images;
 mod plans;
 mod shards;
+mod sounds;
 mod wire;
 
 /// The name of a target, in `fuzz/corpus` and `fuzz/fuzz_targets`, and its function.
@@ -20,6 +21,7 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Every target.
 pub const TARGETS: &[Target] = &[
     ("arrow", files::arrow),
+    ("audio", sounds::audio),
     ("block", files::block),
     ("csv", files::csv),
     ("example", files::example),

@@ -8,13 +8,15 @@ use crate::epoch::epoch_plan::EpochPlan;
 use crate::ops::Op;
 use crate::physical::stages::Stages;
 use crate::physical::steps::{FusedOp, Step, TailStep};
-use crate::source::{Combined, Combining, Source};
+use crate::source::{Between, Changes, Combined, Combining, Source};
 
 /// The most names of unread columns that are listed.
 const COLUMNS_SHOWN: usize = 8;
 
 /// The most datasets of one combination that are listed.
 const PARTS_SHOWN: usize = 20;
+/// The most changes of a share that are shown.
+const SHARES_SHOWN: usize = 4;
 
 /// Returns an op as the user would write it.
 pub fn describe(op: &Op) -> String {
@@ -62,13 +64,8 @@ fn as_written(out: &mut String, stages: &Stages) {
 
 /// Writes the datasets that are the source, with their shares and ops.
 fn parts(out: &mut String, combined: &Combined, indent: usize) {
-    let weights = match &combined.how {
-        Combining::Mix { weights, .. } => weights.as_slice(),
-        _ => &[],
-    };
-    let sum: f64 = weights.iter().sum();
     for (number, part) in combined.parts.iter().enumerate().take(PARTS_SHOWN) {
-        let share = weights.get(number).map_or(String::new(), |weight| format!(" ({:.4} %)", weight / sum * 100.0));
+        let share = share(&combined.how, number);
         let source = part.graph.source();
         let ops: String = part.graph.nodes().iter().map(|node| format!(".{}", describe(&node.op))).collect();
         let _ = writeln!(out, "{:indent$}{}{share}: {}({}){ops}", "", part.name, source.name(), source.describe());
@@ -81,13 +78,31 @@ fn parts(out: &mut String, combined: &Combined, indent: usize) {
     }
 }
 
+/// Returns the share of a dataset of a mix, and the shares that come later.
+fn share(how: &Combining, part: usize) -> String {
+    let Combining::Mix { weights, changes, .. } = how else { return String::new() };
+    let percent =
+        |weights: &[f64]| format!("{:.4} %", weights.get(part).unwrap_or(&0.0) / weights.iter().sum::<f64>() * 100.0);
+    let mut text = percent(weights);
+    if let Some(Changes { between, points }) = changes {
+        let to = if *between == Between::Linear { "to" } else { "and" };
+        for point in points.iter().take(SHARES_SHOWN) {
+            let _ = write!(text, ", {to} {} at row {}", percent(&point.weights), point.row);
+        }
+        if points.len() > SHARES_SHOWN {
+            text.push_str(", ...");
+        }
+    }
+    format!(" ({text})")
+}
+
 /// Writes how many rows of each dataset an epoch has.
 fn part_counts(out: &mut String, stages: &Stages, plan: &EpochPlan) {
     let (Source::Combined(combined), Some(combination)) = (stages.graph.source(), plan.combination()) else { return };
     let all = combination.len();
     for (part, (rows, count)) in combined.parts.iter().zip(combination.counts()).take(PARTS_SHOWN) {
         let count = match (count, all) {
-            (Some(count), Some(all)) if all > 0 && !matches!(combined.how, Combining::Zip { .. }) => {
+            (Some(count), Some(all)) if all > 0 && !combined.is_by_number() => {
                 format!("{count} in an epoch, {:.4} % of it", count as f64 / all as f64 * 100.0)
             }
             (Some(count), _) => format!("{count} in an epoch"),

@@ -49,7 +49,7 @@ mod reorder;
 mod source;
 
 pub use chosen_order::{Chosen, Reorder};
-pub use epoch::combination::{BlockStarts, Combination, RowCount, rows_of_source};
+pub use epoch::combination::{BlockStarts, Combination, RowCount, never_read, rows_of_source};
 pub use epoch::ending::{Count, Ending, Floor};
 pub use epoch::epoch_plan::{EpochPlan, Morsel};
 pub use epoch::extent::Extent;
@@ -64,13 +64,14 @@ pub use explain::{describe, explain};
 pub use graph::{Graph, Node, Site};
 pub use on_error::OnError;
 pub use ops::expr::{
-    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Unary, ValueBound, ValueRange, Values, meet, promote,
-    stack_dtype, text_pattern,
+    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Found, Table, TimePart, TimeUnit, Unary, ValueBound,
+    ValueRange, Values, meet, promote, stack_dtype, text_pattern,
 };
 pub use ops::{
     Access, Along, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Chat, Class, Corner, CorruptSpans, Direction,
-    FillInMiddle, Function, ImageFormat, ImageMode, Interpolation, Layout, Learn, MaskTokens, MiddleTokens, Mixing, Op,
-    Pack, Packing, PadTo, PrefixLm, Resample, Role, ShuffleWindow, Tokenize, image_layout,
+    Edge, FillInMiddle, Function, ImageFormat, ImageMode, Interpolation, Layout, Learn, Logarithm, Loudness,
+    MaskTokens, Mel, MelNorm, MelScale, MiddleTokens, Mixing, Op, Pack, Packing, PadTo, PrefixLm, Resample, Role,
+    ShuffleWindow, Spectrogram, Tokenize, Window, image_layout,
 };
 pub use physical::boundary::{PlacementBoundary, default_boundary};
 pub use physical::cache_bypass::CacheBypass;
@@ -83,4 +84,7 @@ pub use physical::stages::Stages;
 pub use physical::steps::{Batching, FusedOp, Step, TailStep};
 pub use reorder::{MeasuredCosts, MeasuredOp, Move, RunOrder};
 pub use source::facts::{RowsKnown, SourceFacts};
-pub use source::{BlobId, Combined, Combining, CsvDialect, MdsColumn, Merged, Source, SourcePart, Stop, Wrap};
+pub use source::{
+    Between, BlobId, Changes, Combined, Combining, CsvDialect, MdsColumn, Merged, Source, SourcePart, Stop,
+    WeightsFrom, Wrap,
+};

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sized
 from itertools import islice
@@ -144,6 +145,36 @@ class AccessOps(OrderOps):
         parts = min(max(math.ceil(given * 2**32), 1), 2**32 - 1)
         part = {"op": "part", "share": parts, "seed": arguments.seed(seed, "split")}
         return self._then({**part, "rest": False}, False, None), self._then({**part, "rest": True}, False, None)
+
+    def k_fold(self, n: int, *, seed: int = 0) -> list[tuple[Dataset, Dataset]]:
+        """Returns `n` pairs of datasets, to train and to test: each sample is in the test part of one pair.
+
+        The test parts are about equal, at most two samples apart. As those of `split`, they are the same for ever, in
+        each epoch and on every machine, and rows that are added at the end of the source move none but the last 64.
+
+        Args:
+            n: The number of pairs, 2 to 32.
+            seed: Another one gives other parts.
+
+        >>> import forebay as fb
+        >>> for train, test in fb.range(6).k_fold(3):
+        ...     print(len(train), sorted(int(row["id"]) for row in test))
+        4 [2, 5]
+        4 [0, 3]
+        4 [1, 4]
+        """
+        count = arguments.whole(n, "k_fold", "n", 2, 32)
+        given = arguments.seed(seed, "k_fold")
+        edges = [-(-fold * 2**32 // count) for fold in range(count + 1)]
+        pairs = []
+        for begin, end in itertools.pairwise(edges):
+            part = {"op": "part", "share": end, "from": begin, "seed": given}
+            train, test = (
+                self._then({**part, "rest": True}, False, None),
+                self._then({**part, "rest": False}, False, None),
+            )
+            pairs.append((train, test))
+        return pairs
 
     def _count(self, op: str) -> int:
         """Returns how many samples or batches there are, for an op that counts from the end."""

@@ -89,5 +89,6 @@ def _is_random(name: str) -> bool:
         "trivial_augment",
         "mixup",
         "cutmix",
+        "spec_augment",
     )
     return name.startswith("rand") or name in others

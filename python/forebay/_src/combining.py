@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from forebay import _native
 from forebay._src import arguments, native_json
 from forebay._src.access_ops import AccessOps
+from forebay._src.mix_schedule import Schedule, Weights
 from forebay._src.site import site
 from forebay._src.usage import explained
 from forebay.errors import InvalidPipelineError
@@ -36,12 +37,51 @@ class CombineOps(AccessOps):
         """
         return _combine("concatenate", "concatenate", _numbered("concatenate", (self, *others)), source)
 
+    @explained(
+        "window(8, stride=1, drop_remainder=True)",
+        shift="write stride=: the samples between the starts of two windows",
+    )
+    def window(self, size: int, *, stride: int | None = None, drop_remainder: bool = False) -> Dataset:
+        """Samples that are windows of `size` neighbouring samples, which may overlap.
+
+        Each column becomes a list: numbers and arrays are stacked along a new first dimension, strings become lists of
+        strings. It is tf.data's `window` with `batch`, whose `shift` is `stride` here. The dataset may have the ops
+        that those of `zip` may have: put `shuffle` behind, where it moves whole windows. Rows that windows share are
+        read, and computed, once for each chunk of rows.
+
+        Args:
+            size: The samples of a window, 1 to 65,536.
+            stride: The samples between the starts of two windows. Default: `size`, so that windows do not overlap.
+            drop_remainder: Whether windows at the end that have fewer samples are left out. Then columns have a fixed
+                shape (`float32[8]`), else one that differs (`float32[?]`).
+
+        Raises:
+            InvalidPipelineError: The samples are not counted, or a column holds bytes, lists, or numbers that may be
+                missing.
+
+        >>> import forebay as fb
+        >>> ds = fb.range(5).window(3, stride=1, drop_remainder=True)
+        >>> ds.schema
+        Schema(id: int64[3])
+        >>> [row["id"].tolist() for row in ds]
+        [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+        >>> [row["id"].tolist() for row in fb.range(5).window(3)]
+        [[0, 1, 2], [3, 4]]
+        """
+        rows = arguments.whole(size, "window", "size", 1)
+        how = {
+            "size": rows,
+            "stride": rows if stride is None else arguments.whole(stride, "window", "stride", 1),
+            "drop_remainder": arguments.flag(drop_remainder, "window", "drop_remainder"),
+        }
+        return _combine("window", {"window": how}, _numbered("window", (self,)), None)
+
 
 @explained(_MIX_USAGE)
 def mix(
     datasets: Mapping[str, Dataset] | Sequence[Dataset],
     *,
-    weights: Mapping[str, float] | Sequence[float] | None = None,
+    weights: Weights | Schedule | None = None,
     stop: Literal["first", "all", "once"] | None = "first",
     rows: int | None = None,
     source: str | None = None,
@@ -59,7 +99,7 @@ def mix(
     Args:
         datasets: The datasets by name, or a list of them; 2 to 1,000. All have the same columns, in any order.
         weights: A positive number for each dataset: by name, or in the order of the list. Any sum will do. Default:
-            the same for all.
+            the same for all. Weights that change with the rows of an epoch are an `fb.schedule`.
         stop: When an epoch ends. `"first"`: when one dataset has been read whole, so that no sample comes twice.
             `"all"`: when all have been read whole; the shorter ones begin again. `"once"`: when each sample came once;
             a dataset that has ended is left out, and the others keep the ratio of their weights. None: never.
@@ -82,7 +122,7 @@ def mix(
     [1000, 0, 1001, 2, 4, 6, 1002, 1003]
     """
     parts = _named("mix", datasets)
-    given = _weights(weights, [name for name, _ in parts], isinstance(datasets, Mapping))
+    given = _shares(weights, [name for name, _ in parts], isinstance(datasets, Mapping))
     ends: Any = "never" if stop is None else arguments.choice(stop, "mix", "stop", "first", "all", "once")
     if rows is not None:
         if stop not in (None, "first"):
@@ -91,7 +131,7 @@ def mix(
                 {"hint": "leave one of them out"},
             )
         ends = {"rows": arguments.whole(rows, "mix", "rows", 1)}
-    return _combine("mix", {"mix": {"weights": given, "stop": ends}}, parts, source)
+    return _combine("mix", {"mix": {**given, "stop": ends}}, parts, source)
 
 
 @explained("concatenate([a, b])")
@@ -110,6 +150,39 @@ def concatenate(datasets: Iterable[Dataset] | Mapping[str, Dataset], *, source: 
     [0, 1, 5, 6, 0]
     """
     return _combine("concatenate", "concatenate", _named("concatenate", datasets), source)
+
+
+@explained("interleave([a, b], cycle_length=2, block_length=16)")
+def interleave(
+    datasets: Iterable[Dataset] | Mapping[str, Dataset],
+    *,
+    cycle_length: int | None = None,
+    block_length: int = 1,
+    source: str | None = None,
+) -> Dataset:
+    """Blocks of samples of several datasets in turn, in the order of tf.data's `interleave`.
+
+    Each sample comes once. Where one of the datasets that take turns ends, the next one of the list takes its turn.
+    Datasets may have the same ops as those of `concatenate`. `mix` has shares instead of turns.
+
+    Args:
+        datasets: A list of datasets, or datasets by name; 2 to 1,000. All have the same columns, in any order.
+        cycle_length: How many take turns. Default: all.
+        block_length: The samples of one in its turn.
+        source: The name of a new column with the name of each sample's dataset, or its number in the list, as text.
+            Default: none.
+
+    >>> import forebay as fb
+    >>> ds = fb.interleave([fb.range(3), fb.range(10, 15), fb.range(20, 22)], cycle_length=2, block_length=2)
+    >>> [int(row["id"]) for row in ds]
+    [0, 1, 10, 11, 2, 12, 13, 20, 21, 14]
+    """
+    parts = _named("interleave", datasets)
+    cycle = (
+        max(len(parts), 1) if cycle_length is None else arguments.whole(cycle_length, "interleave", "cycle_length", 1)
+    )
+    how = {"cycle": cycle, "block": arguments.whole(block_length, "interleave", "block_length", 1)}
+    return _combine("interleave", {"interleave": how}, parts, source)
 
 
 def zip(*datasets: Dataset, strict: bool = True) -> Dataset:
@@ -159,6 +232,16 @@ def _dataset(op: str, name: str, value: Any) -> CombineOps:
         f"{op}: {name!r} is {arguments.shown(value)}, not a dataset",
         {"hint": "make datasets of arrays and files with from_numpy, from_parquet and the other sources"},
     )
+
+
+def _shares(weights: Any, names: list[str], are_named: bool) -> dict[str, Any]:
+    """Returns the weights of the first row, and how they change."""
+    if not isinstance(weights, Schedule):
+        return {"weights": _weights(weights, names, are_named)}
+    (_, first), *others = weights.points
+    points = [{"row": row, "weights": _weights(later, names, are_named)} for row, later in others]
+    given: dict[str, Any] = {"weights": _weights(first, names, are_named)}
+    return {**given, "changes": {"between": weights.between, "points": points}}
 
 
 def _weights(weights: Any, names: list[str], are_named: bool) -> list[float]:

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from forebay._src import habits
 from forebay._src.annotate_ops import AnnotateOps
+from forebay._src.audio_ops import AudioOps
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.chat_ops import ChatOps
-from forebay._src.combining import CombineOps
 from forebay._src.crop_ops import CropOps
 from forebay._src.detection_ops import DetectionOps
 from forebay._src.framework_ops import FrameworkOps
 from forebay._src.image_ops import ImageOps
 from forebay._src.inspect_ops import InspectOps
 from forebay._src.iteration_ops import IterationOps
+from forebay._src.join_ops import JoinOps
 from forebay._src.level_ops import LevelOps
 from forebay._src.many_ops import ManyOps
 from forebay._src.mix_ops import MixOps
@@ -51,10 +52,11 @@ class Dataset(
     AugmentOps,
     LevelOps,
     WarpOps,
+    AudioOps,
     TextOps,
+    JoinOps,
     ChatOps,
     TrainingOps,
-    CombineOps,
     MixOps,
     SpeedOps,
     FrameworkOps,

@@ -27,6 +27,7 @@ from forebay._src.expr_arguments import INT64_MAX, INT64_MIN, unicode_text
 from forebay._src.expr_calls import ListFunctions, TextFunctions
 from forebay._src.expr_functions import ExprFunctions
 from forebay._src.expr_operators import ExprOperators, in_parentheses
+from forebay._src.expr_times import Times
 from forebay._src.usage import explained, name_methods
 
 __all__ = ["Expr", "coalesce", "col", "lit", "stack", "where"]
@@ -160,7 +161,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         """Functions of strings.
 
         They are ``lower upper strip slice contains starts_with ends_with replace match search split to_int to_float
-        len``.
+        to_time len``.
 
         >>> import forebay as fb
         >>> fb.col("name").str.strip().str.lower()
@@ -177,6 +178,18 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         col('ids').list.slice(0, 512).list.sum()
         """
         return ListFunctions(self)
+
+    @property
+    def dt(self) -> Times:
+        """Functions of times, of which the call says what the numbers count: ``D``, ``s``, ``ms``, ``us`` or ``ns``.
+
+        They are ``year month day ordinal_day weekday hour minute second floor``, and comparisons with Python's dates.
+
+        >>> import forebay as fb
+        >>> fb.col("when").dt("ms").hour()
+        col('when').dt('ms').hour()
+        """
+        return Times(self)
 
     def _binary(self, op: builtins.str, other: ExprLike) -> Expr:
         return _operation(op, self, other)

@@ -25,30 +25,48 @@ def unicode_text(what: str, value: str) -> str:
 _VALUES_MAX: Final = 2**20
 
 
-def distinct_values(values: Iterable[Any]) -> tuple[str, list[Any]]:
+def distinct_values(values: Iterable[Any], what: str = "isin") -> tuple[str, list[Any]]:
     """Returns the type of values (``texts``, ``ints`` or ``floats``), and the values in rising order, each once."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise TypeError(f"isin: values is a list or a set, not {type(values).__name__}")
+        raise TypeError(f"{what}: values is a list or a set, not {type(values).__name__}")
     found = [value.item() if hasattr(value, "item") else value for value in values]
     if len(found) > _VALUES_MAX:
-        raise ValueError(f"isin: {len(found)} values; use at most 2**20, or filter(fn) with a set")
+        raise ValueError(f"{what}: {len(found)} values; use at most 2**20, or filter(fn) with a set")
     if any(isinstance(value, str) for value in found):
         wrong = next((value for value in found if not isinstance(value, str)), None)
         if wrong is not None:
-            raise TypeError(f"isin: {wrong!r} is among strings; give values of one type")
-        return "texts", sorted({unicode_text("isin", value) for value in found}, key=str.encode)
+            raise TypeError(f"{what}: {wrong!r} is among strings; give values of one type")
+        return "texts", sorted({unicode_text(what, value) for value in found}, key=str.encode)
     for value in found:
         if not isinstance(value, numbers.Real) or value != value:
-            raise TypeError(f"isin: {value!r} is no number or string; missing and nan have is_null() and is_nan()")
+            raise TypeError(f"{what}: {value!r} is no number or string; missing and nan have is_null() and is_nan()")
     if all(isinstance(value, numbers.Integral) for value in found):
         whole = sorted({int(value) for value in found})
         if any(not INT64_MIN <= value <= INT64_MAX for value in whole):
-            raise OverflowError("isin: an integer does not fit 64 bits")
+            raise OverflowError(f"{what}: an integer does not fit 64 bits")
         return "ints", whole
     real = sorted({float(value) for value in found})
     if not all(map(math.isfinite, real)):
-        raise ValueError("isin: infinity is not taken; compare with > or <")
+        raise ValueError(f"{what}: infinity is not taken; compare with > or <")
     return "floats", real
+
+
+def one_type(values: list[Any], what: str) -> tuple[str, list[Any]]:
+    """Returns the type of values, and these as strings, integers or floats of Python."""
+    found = [value.item() if hasattr(value, "item") else value for value in values]
+    if any(isinstance(value, str) for value in found):
+        wrong = next((value for value in found if not isinstance(value, str)), None)
+        if wrong is not None:
+            raise TypeError(f"{what}: {wrong!r} is among strings; give values of one type")
+        return "texts", [unicode_text(what, value) for value in found]
+    for value in found:
+        if not isinstance(value, numbers.Real):
+            raise TypeError(f"{what}: a value is a number or a string, not {type(value).__name__}")
+    if all(isinstance(value, numbers.Integral) for value in found):
+        if any(not INT64_MIN <= value <= INT64_MAX for value in found):
+            raise OverflowError(f"{what}: an integer does not fit 64 bits")
+        return "ints", [int(value) for value in found]
+    return "floats", [float(value) for value in found]
 
 
 def edge(bound: Any) -> float:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from forebay._src.expr_times import unit_of
+
 if TYPE_CHECKING:
     from forebay._src.expr import Expr
 
@@ -123,6 +125,22 @@ class TextFunctions(_Functions):
         [255, 16]
         """
         return self._text("to_int", (base,), {"base": _place("to_int", "base", base)})
+
+    def to_time(self, unit: str) -> Expr:
+        """The time that it writes (ISO 8601), as int64: how many `unit` since 1970-01-01 00:00 UTC.
+
+        It reads `2024-02-29`, `2024-02-29 13:45` and `2024-02-29T13:45:10.25+01:00`. A time without a zone is one of
+        UTC. What is below the unit is cut off. A text that writes no time is an error of its sample.
+
+        Args:
+            unit: `"D"` (days), `"s"`, `"ms"`, `"us"` or `"ns"`.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"day": ["2024-02-29"]}).with_column("day", fb.col("day").str.to_time("D"))
+        >>> [int(row["day"]) for row in ds.with_column("day", fb.col("day").dt("D").ordinal_day())]
+        [60]
+        """
+        return self._text("to_time", (unit,), {"unit": unit_of("to_time", unit).lower()})
 
     def to_float(self) -> Expr:
         """The number that the text spells, as float64: `cast("float64")`."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from forebay._src.expr_arguments import INT64_MAX, distinct_values, edge, integer, limit
+from forebay._src.expr_arguments import INT64_MAX, distinct_values, edge, integer, limit, one_type
 from forebay._src.expr_operators import in_parentheses
 from forebay._src.schema import CAST_TYPES, cast_type
 
@@ -95,6 +95,28 @@ class ExprFunctions:
         kind, rising = distinct_values(values)
         shown = f"{{{len(rising)} values}}" if len(rising) > 4 else repr(rising)
         return self._called(f".isin({shown})", {"fn": "is_in", "values": {kind: rising}})
+
+    def lookup(self, table: Mapping[Any, Any], default: Any = None) -> Expr:
+        """What a dictionary has for the value: strings, whole numbers (int64) or floats (float64).
+
+        Args:
+            table: Values by key: at most 2**20. Keys are numbers or strings.
+            default: The value for other keys. None: it is missing. A missing value stays missing.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"lang": ["en", "de", "xx"]})
+        >>> ds = ds.with_column("id", fb.col("lang").lookup({"de": 1, "en": 2}, default=0))
+        >>> [int(row["id"]) for row in ds]
+        [2, 1, 0]
+        """
+        from forebay._src.join_ops import lookup_of
+
+        if not isinstance(table, Mapping):
+            raise TypeError(f"lookup: table is a dictionary, not {type(table).__name__}")
+        kind, keys = distinct_values(table, "lookup")
+        given = [table[key] for key in keys] + ([] if default is None else [default])
+        values = one_type(given, "lookup")
+        return lookup_of(self, (kind, keys), values)  # type: ignore[arg-type]
 
     def bucketize(self, bounds: Iterable[float], *, right: bool = False) -> Expr:
         """The number of the bucket between rising bounds, from 0, as int64: NumPy's ``digitize``.

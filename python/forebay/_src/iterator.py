@@ -31,6 +31,10 @@ class Iteration(Protocol):
     def identity(self) -> dict[str, Any]:
         """Returns the pipeline and seed that a state belongs to."""
 
+    @property
+    def pipeline(self) -> _native.Pipeline:
+        """The pipeline."""
+
     def letters(self) -> DeadLetters | None:
         """Returns the file for samples that are left out, if there is one."""
 
@@ -302,6 +306,8 @@ class DatasetIterator(Iterator[Sample]):
             if theirs != ours:
                 differs = f"its {key} is {_short(theirs)}, and here it is {_short(ours)}"
                 hint = _HINTS.get(key, "load the state into an iterator made as the one that was saved")
+                if key == "dataset" and '"mix":' in self._iteration.pipeline.to_json():
+                    hint += ". Weights of a mix that change are a schedule: weights=fb.schedule({0: ..., row: ...})"
                 raise InvalidPipelineError(f"this state was saved by another iterator: {differs}", {"hint": hint})
         position = state.get("position")
         epoch = epoch_of(position)

@@ -7,10 +7,11 @@
 //! Invariants: the ops of a dataset see the ids of rows among all datasets, and draw from the seed of their dataset; an
 //! error names the dataset.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{ArrayRef, LargeStringArray, new_empty_array};
-use forebay_core::{Error, Fault, Result, SampleId, Seed};
+use forebay_core::{Epoch, Error, Fault, Result, SampleId, Seed};
 use forebay_data::{Chunk, Loss, Memory, RowId, Schema};
 use forebay_io::{Place, SourceIndex, interleave};
 use forebay_plan::{Combination, Combining, Source, Stages};
@@ -18,6 +19,7 @@ use forebay_plan::{Combination, Combining, Source, Stages};
 use crate::cached::page_cached::PageCachedSource;
 use crate::executable::environment::Environment;
 use crate::executable::row_source::{CombinedSource, RowSource};
+use crate::executable::windows::stacked;
 use crate::lock::lock;
 use crate::ops::compiled_op::CompiledOp;
 use crate::ops::scratch::Scratch;
@@ -68,7 +70,7 @@ impl PartOpening {
         let rows = CombinedRows {
             schema: Arc::new(stages.source.schema()?),
             has_names: combined.column.is_some(),
-            is_zip: matches!(combined.how, Combining::Zip { .. }),
+            how: How::of(&combined.how),
             parts: parts.collect(),
             index: index.clone(),
             combination: combination.clone(),
@@ -84,13 +86,32 @@ struct CombinedRows {
     schema: Arc<Schema>,
     /// Whether the last column is the name of a row's dataset.
     has_names: bool,
-    is_zip: bool,
+    how: How,
     parts: Vec<PartRows>,
     index: SourceIndex,
     combination: Arc<Combination>,
     memory: Memory,
     /// One for each thread that has read.
     scratches: Mutex<Vec<Scratch>>,
+}
+
+/// How a row is made of rows of datasets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// It is a row of one of them.
+    OfOne,
+    Zip,
+    Window,
+}
+
+impl How {
+    fn of(combining: &Combining) -> Self {
+        match combining {
+            Combining::Mix { .. } | Combining::Concatenate | Combining::Interleave { .. } => How::OfOne,
+            Combining::Zip { .. } => How::Zip,
+            Combining::Window { .. } => How::Window,
+        }
+    }
 }
 
 /// One of the datasets.
@@ -118,7 +139,11 @@ type Naming<'a> = (&'a dyn Fn(&Chunk) -> Arc<[RowId]>, &'a dyn Fn(Error) -> Erro
 impl CombinedSource for CombinedRows {
     fn gather(&self, places: &[Place]) -> Result<Chunk> {
         let mut scratch = lock(&self.scratches).pop().unwrap_or_default();
-        let read = if self.is_zip { self.zip(places, &mut scratch) } else { self.mix(places, &mut scratch) };
+        let read = match self.how {
+            How::OfOne => self.mix(places, &mut scratch),
+            How::Zip => self.zip(places, &mut scratch),
+            How::Window => self.windows(places, &mut scratch),
+        };
         lock(&self.scratches).push(scratch);
         read
     }
@@ -139,9 +164,10 @@ impl CombinedRows {
     /// Returns the place of a row of the mix, or of the zip, in one of the datasets; `None` if that dataset has no such
     /// row.
     fn own_place(&self, number: usize, place: Place) -> Option<Place> {
-        let row = match self.is_zip {
-            true => self.combination.zipped(number, &[place.row]).first().copied(),
-            false => self.index.part_of(place.row).filter(|(part, _)| *part == number).map(|(_, row)| row),
+        let row = match self.how {
+            How::OfOne => self.index.part_of(place.row).filter(|(part, _)| *part == number).map(|(_, row)| row),
+            How::Zip => self.combination.zipped(number, &[place.row]).first().copied(),
+            How::Window => self.combination.window(place.row).map(|rows| self.combination.zipped(0, &[rows.start])[0]),
         };
         row.map(|row| Place { row, ..place })
     }
@@ -205,6 +231,47 @@ impl CombinedRows {
                 columns.push(chunk.column(&field.name)?.clone());
             }
         }
+        Ok(Chunk::new(self.schema.clone(), columns, ids)?.with_losses(losses))
+    }
+}
+
+impl CombinedRows {
+    /// Reads rows that are windows: each row that they share is read once.
+    fn windows(&self, places: &[Place], scratch: &mut Scratch) -> Result<Chunk> {
+        let other = || Error::internal("there is no such window");
+        let [part] = self.parts.as_slice() else { return Err(other()) };
+        let windows = places.iter().map(|place| Some((place.epoch, self.combination.window(place.row)?)));
+        let windows = windows.collect::<Option<Vec<_>>>().ok_or_else(other)?;
+        let mut needed: Vec<_> =
+            windows.iter().flat_map(|(epoch, rows)| rows.clone().map(|row| (*epoch, row))).collect();
+        needed.sort_unstable();
+        needed.dedup();
+        let rows: Vec<u64> = needed.iter().map(|(_, row)| *row).collect();
+        let local = self.combination.zipped(0, &rows).into_iter().zip(&needed);
+        let local: Vec<_> = local.map(|(row, (epoch, _))| Place { row, epoch: *epoch }).collect();
+        let ids = |chunk: &Chunk| {
+            let global = |id: &RowId| RowId { sample: self.index.sample_of_part(0, id.sample), ..*id };
+            chunk.ids().iter().map(global).collect::<Arc<[_]>>()
+        };
+        let mut losses = Vec::new();
+        let names: Naming<'_> = (&ids, &|error| part.described(error));
+        // A row of the dataset is no window: without its number, those that fail are found one by one.
+        let chunk = part.gather(&local, names, &mut losses, scratch);
+        let chunk = chunk.map_err(|e| part.described(e).with("part", &part.name))?;
+        // The rows of a window are neighbours among those that were read.
+        let at = |(epoch, rows): &(Epoch, Range<u64>)| {
+            let first = needed.partition_point(|needed| *needed < (*epoch, rows.start));
+            first..first + (rows.end - rows.start) as usize
+        };
+        let ranges: Vec<Range<usize>> = windows.iter().map(at).collect();
+        let fields = self.schema.fields().iter();
+        let columns = fields.map(|field| {
+            let of = chunk.schema().field(&field.name)?;
+            stacked(&of.kind, &field.kind, chunk.column(&field.name)?, &ranges)
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let ids: Arc<[RowId]> =
+            places.iter().map(|p| RowId { sample: self.index.locate(p.row), epoch: p.epoch }).collect();
         Ok(Chunk::new(self.schema.clone(), columns, ids)?.with_losses(losses))
     }
 }

@@ -28,6 +28,7 @@ pub(crate) mod row_source;
 mod run;
 mod stats;
 pub(crate) mod variant;
+mod windows;
 
 use std::sync::Arc;
 

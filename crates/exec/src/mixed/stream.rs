@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Result};
-use forebay_plan::{Combined, Combining, MixSchedule, Source, Stop};
+use forebay_plan::{Changes, Combined, Combining, MixSchedule, Source, Stop, never_read};
 
 use super::part::{MixPart, PartStreams, Repeats};
 use super::run_rows::{MixColumns, RunRows, Samples};
@@ -169,8 +169,12 @@ impl MixedStream {
         if self.places.is_empty() {
             poll()?;
             self.parts.iter_mut().try_for_each(|part| part.begin(&*self.streams))?;
+            if self.end_parts_without_turn(poll)? {
+                return self.next_epoch();
+            }
             let takes_part: Vec<bool> = self.parts.iter().map(|part| !part.has_left()).collect();
-            self.places = self.schedule.window(Epoch(self.epoch), self.window, &takes_part);
+            let places = self.schedule.window(Epoch(self.epoch), self.window, &takes_part);
+            self.places = places.ok_or_else(|| Error::internal("a mix has a window without a dataset"))?;
         }
         let (first, length) = ((self.run * RUN) as usize, RUN as usize);
         let places: Vec<u16> = self.places.iter().skip(first).take(length).copied().collect();
@@ -228,6 +232,28 @@ impl MixedStream {
             Stop::All | Stop::Rows(_) | Stop::Never => self.parts[part].begin_again(),
         }
         Ok(None)
+    }
+
+    /// Ends datasets that have to be read whole and have no share in this window and behind it. Returns whether the
+    /// epoch ends with the last of them.
+    fn end_parts_without_turn(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
+        for part in 0..self.parts.len() {
+            let is_open = match self.stop {
+                Stop::Once => !self.parts[part].has_left(),
+                Stop::All => !self.parts[part].has_begun_again(),
+                Stop::First | Stop::Rows(_) | Stop::Never => false,
+            };
+            if !is_open || self.schedule.has_turn(part, self.window) {
+                continue;
+            }
+            if self.parts[part].has_row(&*self.streams, poll)? {
+                return Err(never_read(&self.parts[part].name));
+            }
+            if self.end_part(part)? == Some(Next::Epoch) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Merges the rows of a run.
@@ -310,10 +336,10 @@ fn other_state() -> Error {
 }
 
 /// Returns the mix that is the source of a pipeline, with its weights and its end.
-fn mix_of(executable: &Executable) -> Result<(&Combined, &[f64], Stop)> {
+fn mix_of(executable: &Executable) -> Result<(&Combined, (&[f64], Option<&Changes>), Stop)> {
     match &executable.stages().source {
         Source::Combined(combined) => match &combined.how {
-            Combining::Mix { weights, stop } => Ok((combined, weights, *stop)),
+            Combining::Mix { weights, stop, changes } => Ok((combined, (weights, changes.as_ref()), *stop)),
             _ => Err(Error::internal("only a mix is put together as it comes")),
         },
         _ => Err(Error::internal("only a mix is put together as it comes")),

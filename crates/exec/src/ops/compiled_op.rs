@@ -1,5 +1,5 @@
-//! One fused op of a plan, ready to run on a chunk: fused image ops, a vectorised op on columns, tokenization, a training
-//! form of ids, a user's function of either kind, or a mixing or padding of batches.
+//! One fused op of a plan, ready to run on a chunk: fused image ops, a vectorised op on columns, tokenization, an op on
+//! sound, a training form of ids, a user's function of either kind, or a mixing or padding of batches.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use forebay_data::{Chunk, Schema};
 use forebay_plan::{EpochPlan, FusedOp, Op, Step};
 
 use crate::executable::environment::Environment;
+use crate::ops::audio_op::AudioOp;
 use crate::ops::batches::each_batch;
 use crate::ops::enumerate_op::numbered;
 use crate::ops::flat_map_op::FlatMapOp;
@@ -32,6 +33,7 @@ pub(crate) enum Kernel {
     Image(FusedImageOp),
     Table(Step),
     Tokenize(Box<TokenizeOp>),
+    Audio(Box<AudioOp>),
     Chat(Box<ChatOp>),
     TrainingForm(TrainingFormOp),
     Function(FunctionOp),
@@ -59,6 +61,7 @@ impl CompiledOp {
             }
             FusedOp::TrainingForm(step) => Kernel::TrainingForm(TrainingFormOp::new(step, seed)),
             FusedOp::Tokenize(step) => Kernel::Tokenize(Box::new(TokenizeOp::new(step, env.blobs.as_ref())?)),
+            FusedOp::Audio(step) => Kernel::Audio(Box::new(AudioOp::new(step, seed, env.memory.clone()))),
             FusedOp::Function(step) => Kernel::Function(FunctionOp::new(step, seed, env)?),
             FusedOp::FlatMap(step) => Kernel::FlatMap(FlatMapOp::new(step, seed, env)?),
             FusedOp::Number(step) => Kernel::Number(step.clone()),
@@ -74,6 +77,7 @@ impl CompiledOp {
             Kernel::Image(op) => op.schema(),
             Kernel::Table(step) | Kernel::Number(step) => &step.schema,
             Kernel::Tokenize(op) => op.schema(),
+            Kernel::Audio(op) => op.schema(),
             Kernel::Chat(op) => op.schema(),
             Kernel::TrainingForm(op) => op.schema(),
             Kernel::Function(op) => op.schema(),
@@ -95,6 +99,7 @@ impl Kernel {
             Kernel::Image(op) => op.run(chunk, scratch),
             Kernel::Table(step) => table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e)),
             Kernel::Tokenize(op) => op.run(chunk),
+            Kernel::Audio(op) => op.run(chunk, scratch),
             Kernel::Chat(op) => op.run(chunk),
             Kernel::TrainingForm(op) => op.run(chunk),
             Kernel::Function(op) => op.run(chunk, batch),

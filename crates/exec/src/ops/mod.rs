@@ -2,6 +2,7 @@
 //!
 //! - `compiled_op`: one fused op of a plan, ready to run, of any kind
 //! - `image_op`: fused image ops over a column; `image_steps`: their steps, made of the plan's ops
+//! - `audio_op`: an op on sound or on spectra
 //! - `mix_op`: mixup and cutmix of whole batches
 //! - `pad_op`: rows of a batch padded to one length
 //! - `enumerate_op`: the numbers of rows as a column
@@ -12,6 +13,7 @@
 //! - `batches`: cuts a chunk into the batches that a per-batch op sees
 //! - `scratch`: the memory and counters that one thread reuses from morsel to morsel
 
+pub(crate) mod audio_op;
 pub(crate) mod batches;
 pub(crate) mod compiled_op;
 pub(crate) mod death_retry;

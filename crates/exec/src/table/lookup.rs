@@ -1,10 +1,12 @@
 //! Look-ups of numbers and texts: among values, between bounds, in a row of zeros.
 
-use arrow_array::Array;
-use arrow_buffer::Buffer;
+use std::sync::Arc;
+
+use arrow_array::{Array, LargeStringArray};
+use arrow_buffer::{Buffer, NullBuffer};
 use forebay_core::{Error, Result};
 use forebay_data::DType;
-use forebay_plan::Values;
+use forebay_plan::{Found, Table, Values};
 
 use super::kernel::{map, native};
 use super::number::Number;
@@ -45,6 +47,77 @@ pub(super) fn is_in(value: Value, values: &Values, rows: usize) -> Result<Value>
         Values::Texts(_) => return Err(Error::internal("texts among numbers")),
     };
     Ok(Value::Numbers(numbers.with(DType::Bool, found)))
+}
+
+/// Returns what a table has for each value: nothing for a missing value, and where the table has nothing.
+///
+/// # Errors
+/// Internal where the plan's checks were passed by.
+pub(super) fn found(value: Value, table: &Table, rows: usize) -> Result<Value> {
+    let places = places(value, &table.keys, rows)?;
+    let at = places.into_iter().map(|place| match place {
+        Place::Missing => None,
+        Place::Key(key) => Some(key),
+        Place::Other => table.other(),
+    });
+    let at: Vec<Option<usize>> = at.collect();
+    let there: Vec<bool> = at.iter().map(Option::is_some).collect();
+    let nulls = there.contains(&false).then(|| NullBuffer::from(there));
+    let numbers = |dtype, values| Value::Numbers(Numbers { dtype, values, nulls, layout: Layout::Rows });
+    Ok(match &table.values {
+        Found::Ints(values) => {
+            let of = at.iter().map(|at| at.map_or(0, |at| values[at]));
+            numbers(DType::Int64, Buffer::from_vec(of.collect::<Vec<i64>>()))
+        }
+        Found::Floats(values) => {
+            let of = at.iter().map(|at| at.map_or(0.0, |at| f64::from_bits(values[at])));
+            numbers(DType::Float64, Buffer::from_vec(of.collect::<Vec<f64>>()))
+        }
+        Found::Texts(values) => {
+            let of = at.iter().map(|at| at.map(|at| values[at].as_str()));
+            Value::Text(Arc::new(of.collect::<LargeStringArray>()))
+        }
+    })
+}
+
+/// Where a value is among keys.
+#[derive(Clone, Copy)]
+enum Place {
+    Missing,
+    Key(usize),
+    Other,
+}
+
+fn places(value: Value, keys: &Values, rows: usize) -> Result<Vec<Place>> {
+    let place = |found: std::result::Result<usize, usize>| found.map_or(Place::Other, Place::Key);
+    if let Values::Texts(words) = keys {
+        let texts = strings(&value, rows)?;
+        let of = |text: &str| place(words.binary_search_by(|word| word.as_str().cmp(text)));
+        return Ok(texts.iter().map(|text| text.map_or(Place::Missing, of)).collect());
+    }
+    let numbers = value.numbers()?.expand(&Layout::Rows, rows);
+    let real = |sorted: &[f64], x: f64| {
+        place(sorted.binary_search_by(|key| key.partial_cmp(&x).unwrap_or(std::cmp::Ordering::Less)))
+    };
+    let is_there = |row: usize| numbers.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+    let of = |find: &dyn Fn(usize) -> Place| -> Vec<Place> {
+        (0..rows).map(|row| if is_there(row) { find(row) } else { Place::Missing }).collect()
+    };
+    Ok(match keys {
+        Values::Ints(sorted) if numbers.dtype == DType::Uint64 => of(&|row| {
+            let key = i64::try_from(numbers.at::<u64>(row));
+            key.map_or(Place::Other, |key| place(sorted.binary_search(&key)))
+        }),
+        Values::Ints(sorted) if !numbers.dtype.is_float() => {
+            native!(numbers.dtype, T => of(&|row| place(sorted.binary_search(&numbers.at::<T>(row).i64()))))
+        }
+        Values::Ints(sorted) => {
+            let sorted: Vec<f64> = sorted.iter().map(|key| *key as f64).collect();
+            native!(numbers.dtype, T => of(&|row| real(&sorted, numbers.at::<T>(row).f64())))
+        }
+        Values::Floats(sorted) => native!(numbers.dtype, T => of(&|row| real(sorted, numbers.at::<T>(row).f64()))),
+        Values::Texts(_) => return Err(Error::internal("texts among numbers")),
+    })
 }
 
 /// Returns for each number how many of the ascending bounds are at or below it, or with `right` below it; all of them

@@ -38,6 +38,7 @@ mod stack;
 mod tests;
 mod text;
 mod text_lists;
+mod time;
 mod value;
 mod words;
 
@@ -118,6 +119,9 @@ fn value(expr: &Expr, chunk: &Chunk) -> Result<Value> {
 fn called(call: &Call, arg: Value, rows: usize) -> Result<Value> {
     match (call, &arg) {
         (Call::IsIn { values }, _) => lookup::is_in(arg, values, rows),
+        (Call::Lookup { table }, _) => lookup::found(arg, table, rows),
+        (Call::Time { part, unit }, _) => time::part(arg, *part, *unit),
+        (Call::ToTime { unit }, _) => time::read(&words::strings(&arg, rows)?, *unit),
         (Call::Bucketize { bounds, right }, _) => lookup::bucketize(arg, bounds, *right),
         (Call::OneHot { classes }, _) => lookup::one_hot(arg, *classes, rows),
         (Call::Substring { start, stop }, Value::Text(column)) if column.as_binary_opt::<i64>().is_some() => {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use forebay_core::Result;
-use forebay_plan::{Combination, Combined, Combining, Source, SourcePart, counts_rows};
+use forebay_plan::{Combination, Combined, Source, SourcePart, counts_rows};
 
 use super::format::{FileAccess, FileRows, FileToScan, Listed};
 use super::registry::format_of;
@@ -78,11 +78,10 @@ fn joined(
     let is_remote = combined.parts.iter().any(|part| part.graph.source().is_remote());
     let threads = if is_remote { threads.max(REMOTE_THREADS) } else { threads };
     let parts = for_each(&combined.parts, threads, progress, one)?;
-    let zipped = match combined.how {
-        Combining::Zip { .. } if parts.iter().all(|part| part.index.rows().is_some()) => {
-            Some(Combination::source_rows(combined, parts.iter().map(|part| part.index.extent()).collect())?)
-        }
-        _ => None,
+    let is_counted = parts.iter().all(|part| part.index.rows().is_some());
+    let zipped = match combined.is_by_number() && is_counted {
+        true => Some(Combination::source_rows(combined, parts.iter().map(|part| part.index.extent()).collect())?),
+        false => None,
     };
     SourceIndex::joined(parts, zipped)
 }

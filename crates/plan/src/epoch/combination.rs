@@ -12,11 +12,13 @@ use forebay_core::rng::op_key;
 use forebay_core::{Epoch, Error, Result, Seed};
 
 use crate::epoch::extent::Extent;
-use crate::epoch::mix::{Mix, MixFinder};
+use crate::epoch::interleave::Interleaving;
+use crate::epoch::mix::{Mix, MixFinder, NoPlan};
 use crate::epoch::order::{Blocks, EpochOrder, FOREVER, Order};
 use crate::graph::Graph;
 use crate::physical::sizing;
 use crate::physical::stages::Stages;
+use crate::source::windows;
 use crate::source::{Combined, Combining, Source, Stop};
 
 /// Rows of a block of datasets that are read as one, over which a shuffle behind them may have windows.
@@ -68,7 +70,7 @@ pub struct Combination {
     how: Places,
     parts: Vec<PartOrder>,
     len: Option<u64>,
-    /// The source rows of all parts; the rows themselves of a zip.
+    /// The source rows of all parts; the rows themselves of a zip, and windows.
     rows: u64,
 }
 
@@ -78,7 +80,12 @@ enum Places {
     Mix(Mix),
     /// The first place of each part, and the number of places.
     Concatenate(Vec<u64>),
+    Interleave(Interleaving),
     Zip,
+    Window {
+        size: u64,
+        stride: u64,
+    },
 }
 
 /// The rows of one part.
@@ -125,9 +132,13 @@ impl Combination {
         }
         let lens: Vec<u64> = parts.iter().map(|part| part.len).collect();
         let (how, len) = match &combined.how {
-            Combining::Mix { weights, stop } => {
+            Combining::Mix { weights, stop, changes } => {
                 check_not_empty(combined, *stop, &lens)?;
-                let mix = Mix::new(weights, *stop, &lens).ok_or_else(|| too_many(combined))?;
+                let mix = Mix::new(weights, changes.as_ref(), *stop, &lens);
+                let mix = mix.map_err(|why| match why {
+                    NoPlan::TooMany => too_many(combined),
+                    NoPlan::NeverRead(part) => never_read(&combined.parts[part].name),
+                })?;
                 for (number, part) in parts.iter_mut().enumerate() {
                     part.repetitions = mix.count(number).map_or(FOREVER, |n| n.div_ceil(part.len.max(1)).max(1));
                 }
@@ -145,6 +156,16 @@ impl Combination {
                 }
                 let len = starts.last().copied();
                 (Places::Concatenate(starts), len)
+            }
+            Combining::Interleave { cycle, block } => {
+                let plan = Interleaving::new(*cycle, *block, &lens).ok_or_else(|| too_many(combined))?;
+                let len = plan.len();
+                (Places::Interleave(plan), Some(len))
+            }
+            Combining::Window { size, stride, drop_remainder } => {
+                let of = lens.first().copied().unwrap_or(0);
+                rows = windows::count(of, *size, *stride, *drop_remainder);
+                (Places::Window { size: *size, stride: *stride }, Some(rows))
             }
             Combining::Zip { strict } => {
                 let len = zip_len(combined, *strict, &lens)?;
@@ -187,7 +208,7 @@ impl Combination {
     pub fn counts(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
         self.parts.iter().enumerate().map(|(number, part)| match &self.how {
             Places::Mix(mix) => (part.len, mix.count(number)),
-            Places::Concatenate(_) => (part.len, Some(part.len)),
+            Places::Concatenate(_) | Places::Interleave(_) | Places::Window { .. } => (part.len, Some(part.len)),
             Places::Zip => (part.len, self.len),
         })
     }
@@ -219,7 +240,7 @@ impl Combination {
         (0..len.div_ceil(ROWS_IN_BLOCK)).map(|block| block * ROWS_IN_BLOCK).chain([len]).collect()
     }
 
-    /// Returns the source rows of a part for rows of a zip, which are all below its length.
+    /// Returns the source rows of a part for rows of a zip, or of a window's dataset, which are all below its length.
     pub fn zipped(&self, part: usize, rows: &[u64]) -> Vec<u64> {
         let (mut places, mut epochs) = (rows.to_vec(), vec![0; rows.len()]);
         if let Some(order) = self.parts.get(part) {
@@ -227,6 +248,13 @@ impl Combination {
             PartFinder::new(order, Seed(0)).map(&mut places, &mut epochs);
         }
         places
+    }
+
+    /// Returns the rows of a window, by their places in the dataset that it is of; `None` for other combinations.
+    pub fn window(&self, number: u64) -> Option<std::ops::Range<u64>> {
+        let Places::Window { size, stride } = self.how else { return None };
+        let (first, len) = (number.checked_mul(stride)?, self.parts.first()?.len);
+        Some(first.min(len)..first.saturating_add(size).min(len))
     }
 
     /// Prepares the map for a seed.
@@ -266,6 +294,12 @@ fn check_not_empty(combined: &Combined, stop: Stop, lens: &[u64]) -> Result<()> 
         }
         _ => Ok(()),
     }
+}
+
+/// Returns the error for a dataset that should be read whole, and has rows left where its weight is 0 to the end.
+pub fn never_read(name: &str) -> Error {
+    Error::invalid(format!("mix: the weight of {name:?} is 0 before it has been read whole, and stays 0"))
+        .hint("give it a weight at the last row of the schedule, or use rows=, stop=\"first\" or stop=None")
 }
 
 fn zip_len(combined: &Combined, strict: bool, lens: &[u64]) -> Result<u64> {
@@ -315,7 +349,7 @@ impl<'a> PartFinder<'a> {
 impl RowFinder<'_> {
     /// Replaces places by their source rows, and their epochs by those that key the randomness of the rows.
     pub(crate) fn map(&mut self, places: &mut [u64], epochs: &mut [u64]) {
-        if matches!(self.of.how, Places::Zip) {
+        if matches!(self.of.how, Places::Zip | Places::Window { .. }) {
             return;
         }
         let mut found: Vec<(usize, usize)> = Vec::with_capacity(places.len());
@@ -342,7 +376,8 @@ impl RowFinder<'_> {
                 let part = starts.partition_point(|start| *start <= place).saturating_sub(1);
                 (part, place - starts[part])
             }
-            Places::Zip => (0, place),
+            Places::Interleave(plan) => plan.find(place),
+            Places::Zip | Places::Window { .. } => (0, place),
         }
     }
 

@@ -7,8 +7,9 @@
 //! first point follows the van der Corput sequence, so over many windows the counts of each part are exact, too, and
 //! the count before any window is a sum of at most 32 terms.
 //!
-//! A mix that ends has **phases**: runs of full windows, and one closing window in which the part that ends the phase
-//! has its last rows. Only `stop="once"` has more than one phase.
+//! A mix has **phases**: runs of full windows with the same shares, and one closing window. In the last phase, that has
+//! the last rows of the part that ends the mix. Weights that change begin a phase (`stretches`), and so does a part that
+//! ends before others with `stop="once"`.
 //!
 //! Invariants: the rows of each part come in order, and each once; the length does not depend on the key. Windows and
 //! points are fixed for ever: changing them changes the order in which users' jobs see their data.
@@ -16,22 +17,28 @@
 use forebay_core::rng::mix64;
 
 use crate::epoch::permute::Permutation;
-use crate::source::Stop;
+use crate::epoch::stretches::{Stretch, stretches, taking_part};
+use crate::source::{Changes, Stop};
 
 /// The places of a window in which shares hold.
 pub(super) const WINDOW: u64 = 1024;
 /// The fraction bits of a position on the line.
 const BITS: u32 = 32;
 /// The most windows of a phase, so that places and counts are below 2^64.
-const WINDOWS_MAX: u64 = u64::MAX / (2 * WINDOW);
+pub(super) const WINDOWS_MAX: u64 = u64::MAX / (2 * WINDOW);
 
-/// The end of the share of each part on the line of a window, in 2^-32 of a place.
+/// The shares of parts in a run of windows.
 #[derive(Debug, Clone)]
-pub(super) struct Shares(Vec<u64>);
+pub(super) struct Shares {
+    /// The end of the share of each part on the line of a window, in 2^-32 of a place.
+    ends: Vec<u64>,
+    /// The windows before the run: its points follow theirs.
+    lead: u64,
+}
 
 impl Shares {
     /// Divides the line by weights. A part of weight 0 has no share.
-    pub(super) fn new(weights: &[f64]) -> Self {
+    pub(super) fn new(weights: &[f64], lead: u64) -> Self {
         let (sum, whole) = (weights.iter().sum::<f64>(), WINDOW << BITS);
         let last = weights.iter().rposition(|weight| *weight > 0.0).unwrap_or(0);
         let mut before = 0.0;
@@ -39,27 +46,28 @@ impl Shares {
             before += weight;
             if part >= last { whole } else { ((before / sum * whole as f64).round() as u64).min(whole) }
         };
-        Self(weights.iter().enumerate().map(end).collect())
+        Self { ends: weights.iter().enumerate().map(end).collect(), lead }
     }
 
     /// Returns the rows of each part in a full window, on average.
     fn rates(&self) -> Vec<f64> {
-        differences(self.0.iter().copied()).map(|share| share as f64 / (1u64 << BITS) as f64).collect()
+        differences(self.ends.iter().copied()).map(|share| share as f64 / (1u64 << BITS) as f64).collect()
     }
 
     /// Returns the rows of each part in the first `windows` windows.
     fn before(&self, windows: u64) -> Vec<u64> {
-        let of = |end: &u64| windows * (end >> BITS) + points_below(windows, end & low(BITS));
-        differences(self.0.iter().map(of)).collect()
+        let points = |end: u64| points_below(self.lead + windows, end) - points_below(self.lead, end);
+        let of = |end: &u64| windows * (end >> BITS) + points(end & low(BITS));
+        differences(self.ends.iter().map(of)).collect()
     }
 
     /// Returns the rows of each part in the window of this number, which has `places` places.
     pub(super) fn window(&self, window: u64, places: u64) -> Vec<u64> {
         let of = |end: &u64| {
             let end = (u128::from(*end) * u128::from(places) / u128::from(WINDOW)) as u64;
-            (end >> BITS) + u64::from(first_point(window) < (end & low(BITS)))
+            (end >> BITS) + u64::from(first_point(self.lead + window) < (end & low(BITS)))
         };
-        differences(self.0.iter().map(of)).collect()
+        differences(self.ends.iter().map(of)).collect()
     }
 }
 
@@ -131,57 +139,139 @@ pub(super) struct Mix {
     counts: Vec<u64>,
 }
 
+/// Why a mix has no plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoPlan {
+    /// It has 2^63 rows or more.
+    TooMany,
+    /// A part is to be read whole, and has rows left where its weight is 0 to the end.
+    NeverRead(usize),
+}
+
 impl Mix {
-    /// Plans a mix of parts with so many rows. Without [`Stop::Once`], no part may be empty. `None` if it has 2^63 rows
-    /// or more.
-    pub(super) fn new(weights: &[f64], stop: Stop, lens: &[u64]) -> Option<Self> {
+    /// Plans a mix of parts with so many rows. Without [`Stop::Once`], no part may be empty.
+    pub(super) fn new(weights: &[f64], changes: Option<&Changes>, stop: Stop, lens: &[u64]) -> Result<Self, NoPlan> {
         let mut mix = Self { phases: Vec::new(), len: Some(0), counts: vec![0; lens.len()] };
-        let shares = Shares::new(weights);
-        match stop {
-            Stop::First => {
-                let (windows, closing) = until_one_ends(&shares, lens)?;
-                mix.push(shares, windows, closing)?;
-            }
-            Stop::All => {
-                let (windows, closing) = until_all_ended(&shares, lens)?;
-                mix.push(shares, windows, closing)?;
-            }
-            Stop::Rows(rows) => {
-                let windows = Some(rows / WINDOW).filter(|windows| *windows <= WINDOWS_MAX)?;
-                let closing = shares.window(windows, rows % WINDOW);
-                mix.push(shares, windows, closing)?;
-            }
-            Stop::Never => {
-                mix.push(shares, WINDOWS_MAX, vec![0; lens.len()])?;
-                mix.len = None;
-            }
-            Stop::Once => {
-                let left = |mix: &Self| -> Vec<u64> { lens.iter().zip(&mix.counts).map(|(len, n)| len - n).collect() };
-                loop {
-                    let left = left(&mix);
-                    if left.iter().all(|rows| *rows == 0) {
-                        break;
-                    }
-                    let active = weights.iter().zip(&left).map(|(weight, rows)| if *rows > 0 { *weight } else { 0.0 });
-                    let shares = Shares::new(&active.collect::<Vec<_>>());
-                    let (windows, closing) = until_one_ends(&shares, &left)?;
-                    mix.push(shares, windows, closing)?;
+        let stretches = stretches(weights, changes);
+        for (at, stretch) in stretches.iter().enumerate() {
+            let is_over = match stop {
+                Stop::First => mix.until_one_ends(stretch, lens)?,
+                Stop::All => mix.until_all_ended(stretch, lens)?,
+                Stop::Once => mix.each_once(&stretches[at..], lens)?,
+                Stop::Rows(rows) => mix.until_row(stretch, rows)?,
+                Stop::Never => {
+                    mix.push_whole(stretch)?;
+                    stretch.is_last
                 }
+            };
+            if is_over {
+                break;
             }
         }
-        Some(mix)
+        if stop == Stop::Never {
+            mix.len = None;
+        }
+        Ok(mix)
     }
 
-    fn push(&mut self, shares: Shares, windows: u64, closing: Vec<u64>) -> Option<()> {
-        let first_window = self.phases.last().map_or(0, |last| last.first_window + last.windows + 1);
-        let start = self.len.unwrap_or(0);
+    /// Adds a stretch, as far as it has rows below this one. Returns whether it is the end.
+    fn until_row(&mut self, stretch: &Stretch, rows: u64) -> Result<bool, NoPlan> {
+        let left = rows - self.len.unwrap_or(0);
+        if !stretch.is_last && stretch.rows() <= left {
+            self.push_whole(stretch)?;
+            return Ok(stretch.rows() == left);
+        }
+        let windows = Some(left / WINDOW).filter(|windows| *windows <= WINDOWS_MAX).ok_or(NoPlan::TooMany)?;
+        let shares = Shares::new(&stretch.weights, stretch.first_window);
+        let closing = shares.window(windows, left % WINDOW);
+        self.push(shares, (stretch.first_window, windows), closing)?;
+        Ok(true)
+    }
+
+    /// Adds a stretch until a part has been read whole. Returns whether one has.
+    fn until_one_ends(&mut self, stretch: &Stretch, lens: &[u64]) -> Result<bool, NoPlan> {
+        let left = self.left(lens);
+        if left.contains(&0) {
+            return Ok(true);
+        }
+        let shares = Shares::new(&stretch.weights, stretch.first_window);
+        if !stretch.is_last && rows_of(&shares, stretch).iter().zip(&left).all(|(rows, left)| rows <= left) {
+            self.push_whole(stretch)?;
+            return Ok(false);
+        }
+        let (windows, closing) = until_one_ends(&shares, stretch.windows, &left).ok_or(NoPlan::TooMany)?;
+        self.push(shares, (stretch.first_window, windows), closing)?;
+        Ok(true)
+    }
+
+    /// Adds a stretch until all parts have been read whole. Returns whether they have.
+    fn until_all_ended(&mut self, stretch: &Stretch, lens: &[u64]) -> Result<bool, NoPlan> {
+        let left = self.left(lens);
+        if left.iter().all(|rows| *rows == 0) {
+            return Ok(true);
+        }
+        let shares = Shares::new(&stretch.weights, stretch.first_window);
+        if !stretch.is_last && rows_of(&shares, stretch).iter().zip(&left).any(|(rows, left)| rows < left) {
+            self.push_whole(stretch)?;
+            return Ok(false);
+        }
+        let stuck = stretch.weights.iter().zip(&left).position(|(weight, left)| *weight == 0.0 && *left > 0);
+        if let (true, Some(part)) = (stretch.is_last, stuck) {
+            return Err(NoPlan::NeverRead(part));
+        }
+        let (windows, closing) = until_all_ended(&shares, stretch.windows, &left).ok_or(NoPlan::TooMany)?;
+        self.push(shares, (stretch.first_window, windows), closing)?;
+        Ok(true)
+    }
+
+    /// Adds the first stretch, a phase for each part that ends in it. Returns whether all parts have been read whole.
+    fn each_once(&mut self, stretches: &[Stretch], lens: &[u64]) -> Result<bool, NoPlan> {
+        let Some(mut stretch) = stretches.first().cloned() else { return Ok(true) };
+        loop {
+            let left = self.left(lens);
+            let Some(part) = left.iter().position(|rows| *rows > 0) else { return Ok(true) };
+            let weights = taking_part(stretches, |part| left[part] > 0).ok_or(NoPlan::NeverRead(part))?;
+            let shares = Shares::new(&weights, stretch.first_window);
+            let first_window = self.phases.last().map_or(0, |last| last.first_window + last.windows + 1);
+            let rows = rows_of(&shares, &stretch);
+            if !stretch.is_last && rows.iter().zip(&left).all(|(rows, left)| rows <= left) {
+                let closing = shares.window(stretch.windows, stretch.rest);
+                self.push(shares, (first_window, stretch.windows), closing)?;
+                return Ok(false);
+            }
+            let (windows, closing) = until_one_ends(&shares, stretch.windows, &left).ok_or(NoPlan::TooMany)?;
+            let used = windows * WINDOW + closing.iter().sum::<u64>();
+            self.push(shares, (first_window, windows), closing)?;
+            if !stretch.is_last {
+                let rest = stretch.rows().saturating_sub(used);
+                if rest == 0 {
+                    return Ok(self.left(lens).iter().all(|rows| *rows == 0));
+                }
+                (stretch.windows, stretch.rest) = (rest / WINDOW, rest % WINDOW);
+            }
+        }
+    }
+
+    /// Returns the rows of each part that have not come, as if it came once.
+    fn left(&self, lens: &[u64]) -> Vec<u64> {
+        lens.iter().zip(&self.counts).map(|(len, count)| len.saturating_sub(*count)).collect()
+    }
+
+    fn push_whole(&mut self, stretch: &Stretch) -> Result<(), NoPlan> {
+        let shares = Shares::new(&stretch.weights, stretch.first_window);
+        let closing = shares.window(stretch.windows, stretch.rest);
+        self.push(shares, (stretch.first_window, stretch.windows), closing)
+    }
+
+    fn push(&mut self, shares: Shares, windows: (u64, u64), closing: Vec<u64>) -> Result<(), NoPlan> {
+        let ((first_window, windows), start) = (windows, self.len.unwrap_or(0));
         let phase = Phase { start, first_window, before: self.counts.clone(), shares, windows, closing };
-        self.len = Some(start.checked_add(phase.len())?);
+        self.len = Some(start.checked_add(phase.len()).ok_or(NoPlan::TooMany)?);
         let inside = phase.shares.before(windows);
         let counts = self.counts.iter_mut().zip(inside).zip(&phase.closing);
         counts.for_each(|((count, inside), closing)| *count += inside + closing);
         self.phases.push(phase);
-        Some(())
+        Ok(())
     }
 
     /// Returns its length; `None` is endless.
@@ -223,15 +313,21 @@ fn last_window(estimate: f64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     Some(low)
 }
 
-/// Returns the windows before the first part ends, and the rows of each part in the closing window.
-fn until_one_ends(shares: &Shares, left: &[u64]) -> Option<(u64, Vec<u64>)> {
+/// Returns the rows of each part in a stretch.
+fn rows_of(shares: &Shares, stretch: &Stretch) -> Vec<u64> {
+    let closing = shares.window(stretch.windows, stretch.rest);
+    shares.before(stretch.windows).iter().zip(closing).map(|(rows, closing)| rows + closing).collect()
+}
+
+/// Returns the windows before the first part ends, at most `most`, and the rows of each part in the closing window.
+fn until_one_ends(shares: &Shares, most: u64, left: &[u64]) -> Option<(u64, Vec<u64>)> {
     let rates = shares.rates();
     let ends = |left: &[u64]| {
         let ends = left.iter().zip(&rates).map(|(left, rate)| if *rate > 0.0 { *left as f64 / rate } else { f64::MAX });
         ends.enumerate().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
     };
     let fits = |windows: u64| shares.before(windows).iter().zip(left).all(|(has, left)| has <= left);
-    let windows = last_window(ends(left).1, fits)?;
+    let windows = last_window(ends(left).1, fits)?.min(most);
     let left: Vec<u64> = left.iter().zip(shares.before(windows)).map(|(left, has)| left - has).collect();
     let (first, time) = ends(&left);
     let mut closing: Vec<u64> =
@@ -240,12 +336,16 @@ fn until_one_ends(shares: &Shares, left: &[u64]) -> Option<(u64, Vec<u64>)> {
     Some((windows, closing))
 }
 
-/// Returns the windows before all parts have ended, and the rows of each part in the closing window.
-fn until_all_ended(shares: &Shares, lens: &[u64]) -> Option<(u64, Vec<u64>)> {
+/// Returns the windows before all parts have ended, at most `most`, and the rows of each part in the closing window.
+fn until_all_ended(shares: &Shares, most: u64, lens: &[u64]) -> Option<(u64, Vec<u64>)> {
     let rates = shares.rates();
-    let end = |left: &[u64]| left.iter().zip(&rates).map(|(left, rate)| *left as f64 / rate).fold(0.0, f64::max);
+    // A part of no share has no row left.
+    let end = |left: &[u64]| {
+        let ends = left.iter().zip(&rates).filter(|(left, _)| **left > 0).map(|(left, rate)| *left as f64 / rate);
+        ends.fold(0.0, f64::max)
+    };
     let fits = |windows: u64| shares.before(windows).iter().zip(lens).any(|(has, len)| has < len);
-    let windows = last_window(end(lens), fits)?;
+    let windows = last_window(end(lens), fits)?.min(most);
     let left: Vec<u64> = lens.iter().zip(shares.before(windows)).map(|(len, has)| len.saturating_sub(has)).collect();
     // A part of a small share may have one row left that is due much later.
     let time = end(&left).min(1.0);

@@ -10,8 +10,7 @@ use forebay_core::{Epoch, Seed, rng::op_key};
 use crate::epoch::permute::Permutation;
 use crate::ops::Part;
 
-/// The number of rows that are divided together: a word of bits.
-const RUN: u64 = 64;
+const RUN: u64 = Part::RUN;
 
 /// The rows of one part.
 #[derive(Debug, Clone)]
@@ -39,7 +38,8 @@ impl PartRows {
 
     /// Returns the row of the whole that is at `place` of the part.
     pub(super) fn row_at(&mut self, place: u64) -> u64 {
-        let share = if self.part.rest { Part::WHOLE - self.part.share } else { self.part.share };
+        let chosen = self.part.share - self.part.from.unwrap_or(0);
+        let share = if self.part.rest { Part::WHOLE - chosen } else { chosen };
         let mut run = ((u128::from(place) << 32) / (u128::from(share) * u128::from(RUN))) as u64;
         while run > 0 && self.before(run) > place {
             run -= 1;
@@ -69,9 +69,8 @@ impl PartRows {
             return bits;
         }
         let len = self.rows.saturating_sub(run * RUN).min(RUN);
-        let first = Part { rest: false, ..self.part.clone() };
-        let chosen = first.count(run * RUN + len) - first.count((run * RUN).min(self.rows));
-        let mut places: Vec<u64> = (0..chosen).collect();
+        let (before, behind) = (self.part.chosen((run * RUN).min(self.rows)), self.part.chosen(run * RUN + len));
+        let mut places: Vec<u64> = (behind.0 - before.0..behind.1 - before.1).collect();
         Permutation::new(len, op_key(Seed(self.part.seed), Epoch(0), run)).map(&mut places);
         let bits = places.iter().fold(0u64, |bits, place| bits | 1 << place);
         let all = if len == RUN { u64::MAX } else { (1 << len) - 1 };
@@ -91,7 +90,7 @@ mod tests {
         fn parts_are_disjoint_complete_in_order_and_found_at_any_place(
             rows in 0u64..1000, share in 1u64..Part::WHOLE, seed: u64,
         ) {
-            let part = |rest| PartRows::new(Part { share, seed, rest }, rows);
+            let part = |rest| PartRows::new(Part { share, from: None, seed, rest }, rows);
             let all = |mut part: PartRows| (0..part.len()).map(|place| part.row_at(place)).collect::<Vec<_>>();
             let (first, rest) = (all(part(false)), all(part(true)));
             prop_assert!(first.is_sorted_by(|a, b| a < b) && rest.is_sorted_by(|a, b| a < b));
@@ -109,13 +108,35 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn folds_are_disjoint_complete_and_each_is_all_but_its_rest(rows in 0u64..1000, folds in 2u64..33, seed: u64) {
+            let edge = |fold: u64| (fold * Part::WHOLE).div_ceil(folds);
+            let all = |mut part: PartRows| (0..part.len()).map(|place| part.row_at(place)).collect::<Vec<_>>();
+            let mut together = Vec::new();
+            for fold in 0..folds {
+                let part = Part { share: edge(fold + 1), from: Some(edge(fold)), seed, rest: false };
+                let own = all(PartRows::new(part.clone(), rows));
+                let rest = all(PartRows::new(Part { rest: true, ..part }, rows));
+                prop_assert!(own.is_sorted_by(|a, b| a < b) && rest.is_sorted_by(|a, b| a < b));
+                prop_assert!((own.len() as u64).abs_diff(rows / folds) <= 2);
+                let mut both = [&own[..], &rest].concat();
+                both.sort_unstable();
+                prop_assert_eq!(both, (0..rows).collect::<Vec<_>>());
+                together.extend(own);
+            }
+            together.sort_unstable();
+            prop_assert_eq!(together, (0..rows).collect::<Vec<_>>());
+        }
+    }
+
     #[test]
     fn a_part_of_many_rows_is_found_at_once_and_is_the_same_for_ever() {
-        let part = |rest| PartRows::new(Part { share: Part::WHOLE / 10 * 9, seed: 7, rest }, 1 << 50);
+        let part = |rest| PartRows::new(Part { share: Part::WHOLE / 10 * 9, from: None, seed: 7, rest }, 1 << 50);
         let at: Vec<u64> = [0, 1, 1 << 40].map(|place| part(false).row_at(place)).to_vec();
         assert!(at[2].abs_diff((1 << 40) / 9 * 10) < 1 << 12, "{at:?}");
         let few: Vec<u64> = (0..8)
-            .map(|place| PartRows::new(Part { share: 1 << 30, seed: 3, rest: false }, 64).row_at(place))
+            .map(|place| PartRows::new(Part { share: 1 << 30, from: None, seed: 3, rest: false }, 64).row_at(place))
             .collect();
         assert_eq!(few, GOLDEN);
     }

@@ -5,13 +5,15 @@
 //!
 //! Invariants: the order of a window is a function of (weights, seed, epoch, window) and of the datasets that still take
 //! part; several consumers take turns at the windows of one sequence, and each mixes its own share of the datasets' rows.
+//! Where weights change, each consumer has its own share of the rows before.
 
 use forebay_core::{ConsumerIndex, Epoch, Seed, rng::op_key};
 
 use crate::epoch::combination::MIX_STREAM;
 use crate::epoch::mix::{Shares, WINDOW, lay_out};
 use crate::epoch::sharding::Sharding;
-use crate::source::Stop;
+use crate::epoch::stretches::{Stretch, stretches, taking_part};
+use crate::source::{Changes, Stop};
 
 /// The places of a window in which the shares of a mix hold.
 pub const MIX_WINDOW: u64 = WINDOW;
@@ -19,7 +21,7 @@ pub const MIX_WINDOW: u64 = WINDOW;
 /// The order of one consumer's rows of a mix.
 #[derive(Debug, Clone)]
 pub struct MixSchedule {
-    weights: Vec<f64>,
+    stretches: Vec<Stretch>,
     seed: Seed,
     /// The number of consumers that take turns, and the turn of this one.
     consumers: u64,
@@ -30,25 +32,56 @@ pub struct MixSchedule {
 
 impl MixSchedule {
     /// Makes the schedule of a consumer.
-    pub fn new(weights: &[f64], stop: Stop, seed: Seed, sharding: Sharding, consumer: ConsumerIndex) -> Self {
+    pub fn new(
+        (weights, changes): (&[f64], Option<&Changes>),
+        stop: Stop,
+        seed: Seed,
+        sharding: Sharding,
+        consumer: ConsumerIndex,
+    ) -> Self {
         let (consumers, consumer) = (sharding.parts(), sharding.part(consumer));
         let share = |rows: u64| rows / consumers + u64::from(consumer < rows % consumers);
         let rows = if let Stop::Rows(rows) = stop { Some(share(rows)) } else { None };
-        Self { weights: weights.to_vec(), seed, consumers, consumer, rows }
+        // Weights change where all consumers together have come to the row.
+        let changes = changes.cloned().map(|mut changes| {
+            changes.points.iter_mut().for_each(|point| point.row = share(point.row));
+            changes
+        });
+        Self { stretches: stretches(weights, changes.as_ref()), seed, consumers, consumer, rows }
     }
 
-    /// Returns the dataset of each place of this consumer's window of that number: 1,024 places, or fewer where the epoch
-    /// has a set number of rows. `takes_part` says of each dataset whether it has a share; one at least has.
-    pub fn window(&self, epoch: Epoch, window: u64, takes_part: &[bool]) -> Vec<u16> {
-        let before = window.saturating_mul(WINDOW);
-        let places = self.rows.map_or(WINDOW, |rows| rows.saturating_sub(before).min(WINDOW));
+    /// Returns the dataset of each place of this consumer's window of that number: 1,024 places, or fewer where weights
+    /// change or the epoch has a set number of rows. `takes_part` says of each dataset whether it takes part. Where none
+    /// of these has a share, they have the shares that come next; `None` if they never have one again.
+    pub fn window(&self, epoch: Epoch, window: u64, takes_part: &[bool]) -> Option<Vec<u16>> {
+        let stretches = self.from(window);
+        let left = self.rows.map_or(WINDOW, |rows| rows.saturating_sub(self.places_before(window)));
+        let places = stretches.first()?.places(window).min(left);
         if places == 0 {
-            return Vec::new();
+            return Some(Vec::new());
         }
-        let weights = self.weights.iter().zip(takes_part).map(|(weight, takes)| if *takes { *weight } else { 0.0 });
+        let weights = taking_part(stretches, |part| takes_part[part])?;
         let number = window.wrapping_mul(self.consumers).wrapping_add(self.consumer);
-        let counts = Shares::new(&weights.collect::<Vec<_>>()).window(number, places);
-        lay_out(&counts, op_key(self.seed, epoch, MIX_STREAM), number)
+        let counts = Shares::new(&weights, 0).window(number, places);
+        Some(lay_out(&counts, op_key(self.seed, epoch, MIX_STREAM), number))
+    }
+
+    /// Returns whether a dataset has a share in this consumer's window of that number, or behind it.
+    pub fn has_turn(&self, part: usize, window: u64) -> bool {
+        self.from(window).iter().any(|stretch| stretch.weights[part] > 0.0)
+    }
+
+    /// Returns the stretch of a window, and those behind it.
+    fn from(&self, window: u64) -> &[Stretch] {
+        // Stretches have a window at least.
+        let behind = self.stretches.partition_point(|stretch| stretch.first_window <= window);
+        &self.stretches[behind.saturating_sub(1)..]
+    }
+
+    /// Returns the places of this consumer's windows before one.
+    fn places_before(&self, window: u64) -> u64 {
+        let lacks = self.stretches.iter().filter_map(Stretch::short_window).filter(|(at, _)| *at < window);
+        window.saturating_mul(WINDOW).saturating_sub(lacks.map(|(_, lack)| lack).sum())
     }
 }
 
@@ -58,18 +91,20 @@ mod tests {
     use crate::epoch::mix::{Mix, MixFinder};
 
     fn schedule(weights: &[f64], stop: Stop, consumers: u32, consumer: u32) -> MixSchedule {
-        MixSchedule::new(weights, stop, Seed(7), Sharding::from(consumers), ConsumerIndex(consumer))
+        MixSchedule::new((weights, None), stop, Seed(7), Sharding::from(consumers), ConsumerIndex(consumer))
     }
 
     #[test]
     fn places_are_those_of_a_counted_mix() {
         let weights = [0.61, 0.3, 0.09];
         for (stop, rows) in [(Stop::Never, 5000), (Stop::Rows(3210), 3210)] {
-            let (mix, mut finder) = (Mix::new(&weights, stop, &[10, 20, 30]).expect("fits"), MixFinder::default());
+            let (mix, mut finder) =
+                (Mix::new(&weights, None, stop, &[10, 20, 30]).expect("fits"), MixFinder::default());
             let key = op_key(Seed(7), Epoch(3), MIX_STREAM);
             let want: Vec<u16> = (0..rows).map(|place| finder.find(&mix, key, place).0 as u16).collect();
             let of = schedule(&weights, stop, 1, 0);
-            let found: Vec<u16> = (0..6).flat_map(|window| of.window(Epoch(3), window, &[true; 3])).collect();
+            let found: Vec<u16> =
+                (0..6).flat_map(|window| of.window(Epoch(3), window, &[true; 3]).expect("a share")).collect();
             assert_eq!(found[..rows as usize], want[..]);
             assert!(stop == Stop::Never || found.len() == want.len());
         }
@@ -87,7 +122,7 @@ mod tests {
         }
         let rows = |consumer| {
             let own = schedule(&[1.0, 2.0], Stop::Rows(5000), 3, consumer);
-            (0..9).map(|window| own.window(Epoch(0), window, &[true; 2]).len()).sum::<usize>()
+            (0..9).filter_map(|window| Some(own.window(Epoch(0), window, &[true; 2])?.len())).sum::<usize>()
         };
         assert_eq!([rows(0), rows(1), rows(2)], [1667, 1667, 1666]);
     }
@@ -95,7 +130,7 @@ mod tests {
     #[test]
     fn a_dataset_that_left_has_no_place_and_the_others_keep_their_ratio() {
         let own = schedule(&[5.0, 3.0, 2.0], Stop::Once, 1, 0);
-        let places = own.window(Epoch(0), 4, &[true, false, true]);
+        let places = own.window(Epoch(0), 4, &[true, false, true]).expect("a share");
         let of = |part: u16| places.iter().filter(|place| **place == part).count();
         assert_eq!((of(1), places.len()), (0, 1024));
         assert!((731..=732).contains(&of(0)), "{}", of(0));

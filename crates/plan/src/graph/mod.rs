@@ -450,6 +450,9 @@ impl Graph {
 fn declared_of(source: &Source) -> Result<Declared> {
     let Source::Combined(combined) = source else { return Ok(Declared::default()) };
     let parts = &combined.parts;
+    if matches!(combined.how, Combining::Window { .. }) {
+        return Ok(Declared::default());
+    }
     if matches!(combined.how, Combining::Zip { .. }) {
         return Ok(Declared::joined(parts.iter().map(|part| &part.graph.declared)));
     }

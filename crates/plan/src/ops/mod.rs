@@ -3,13 +3,14 @@
 //! - `op`: the enum of all ops, which only dispatches; `spec`: the properties that an op declares; `access`: the
 //!   columns that it reads and writes; `annotated`: an image op with the columns that follow the image
 //! - `columns/`: ops on columns, by expressions and by Python functions; `images/`, `augment/`: ops on an image column;
-//!   `text/`: tokens; `batches/`: batches, and ops inside them; `order/`: which rows come in which order; `cache`:
+//!   `audio/`: sound and its spectra; `text/`: tokens; `batches/`: batches, and ops inside them; `order/`: which rows come in which order; `cache`:
 //!   where rows may be cached
 //! - `checks`: checks of arguments that ops share
 //! - `expr/`: the expression language of `filter` and `with_column`
 
 mod access;
 mod annotated;
+mod audio;
 mod augment;
 mod batches;
 mod cache;
@@ -24,6 +25,7 @@ mod text;
 
 pub use access::Access;
 pub use annotated::Annotated;
+pub use audio::*;
 pub use augment::*;
 pub use batches::*;
 pub use cache::{Autocache, Cache};

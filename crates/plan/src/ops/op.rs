@@ -10,7 +10,7 @@ use super::columns::Function;
 use super::images::{Annotations, ImageSpec};
 use super::order::{Shuffle, ShuffleWindow};
 use super::spec::{Class, OpSpec};
-use super::{augment, batches, cache, columns, images, order, text};
+use super::{audio, augment, batches, cache, columns, images, order, text};
 use crate::source::BlobId;
 
 /// Makes the enum of the ops, and the one match over all of them.
@@ -146,6 +146,24 @@ ops! {
     Cache(cache::Cache),
     /// May cache the output of the ops before it.
     Autocache(cache::Autocache),
+    /// Decodes encoded bytes to sound.
+    DecodeAudio(audio::DecodeAudio),
+    /// Changes the sampling rate of a sound.
+    ResampleAudio(audio::ResampleAudio),
+    /// Keeps the same part of each sound.
+    CropAudio(audio::CropAudio),
+    /// Keeps a part of a sound at a random place.
+    RandomOffset(audio::RandomOffset),
+    /// Makes all sounds equally loud.
+    NormalizeAudio(audio::NormalizeAudio),
+    /// Makes a sound louder or softer, at random.
+    RandomGain(audio::RandomGain),
+    /// Adds noise to a sound, at random.
+    RandomNoise(audio::RandomNoise),
+    /// Computes the spectrum of a sound over time.
+    Spectrogram(audio::Spectrogram),
+    /// Masks parts of a spectrum, at random.
+    SpecAugment(audio::SpecAugment),
     /// Converts text to token ids.
     Tokenize(text::Tokenize),
     /// Renders chats by a template and converts them to token ids.
@@ -279,6 +297,11 @@ impl Op {
             }
             _ => self,
         }
+    }
+
+    /// Returns whether it is an op on sound or on spectra.
+    pub fn is_audio(&self) -> bool {
+        self.spec().is_audio()
     }
 
     pub(crate) fn image(&self) -> Option<&dyn ImageSpec> {

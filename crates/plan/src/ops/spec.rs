@@ -141,6 +141,11 @@ pub(crate) trait OpSpec {
         None
     }
 
+    /// Returns whether it is an op on sound or on spectra, whose rows run in parallel.
+    fn is_audio(&self) -> bool {
+        false
+    }
+
     /// Returns its approximate cost for a row: nanoseconds of one core, with so many bytes read and made.
     fn ns(&self, _read: f64, _made: f64) -> f64 {
         NUMBER_NS

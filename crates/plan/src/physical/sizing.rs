@@ -8,6 +8,7 @@ use crate::epoch::extent::Extent;
 use crate::epoch::window;
 use crate::physical::stages::Stages;
 use crate::physical::steps::FusedOp;
+use crate::source::{Combining, Source, SourcePart};
 
 /// The sizes of a job's units, morsels and splits. Fixed once for a job and recorded with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +43,8 @@ const MORSEL_ROWS: u64 = 16_384;
 const EXPANDED_ROWS: u64 = 256;
 /// As [`EXPANDED_ROWS`], where a Python function makes the rows: clips of videos, or documents, may be large.
 const FLAT_MAP_ROWS: u64 = 8;
+/// The most rows of a morsel of sound: minutes of it may have a hundred megabytes. Threads share the rows of a morsel.
+const SOUND_ROWS: u64 = 16;
 /// The text that is tokenized at once: a few milliseconds of work.
 const MORSEL_TEXT_BYTES: u64 = 128 << 10;
 /// The unit of rows that are not batched by the plan, in an epoch that is long enough.
@@ -88,7 +91,7 @@ impl Sizing {
     /// Returns the approximate bytes of the windows that are in memory at once, regardless of the memory limit; 0 if
     /// all rows are shuffled at once, or not at all.
     pub fn window_memory(&self, stages: &Stages, extent: &Extent) -> Result<u64> {
-        let stored = (extent.bytes / extent.rows.unwrap_or(0).max(1)).max(1);
+        let stored = stored_row(&stages.source, extent);
         let decoded = stored.saturating_mul(stages.source.facts().expansion);
         let row = row_bytes(&stages.source.schema()?, decoded).max(1);
         // Threads finish one window and begin the next; windows of files are read whole before that.
@@ -104,11 +107,11 @@ impl Sizing {
         places: Option<u64>,
         consumers: u32,
     ) -> Result<Self> {
-        let Some(rows) = extent.rows else {
+        if extent.rows.is_none() {
             let window_bytes = window::lane_window_bytes(&stages.graph).unwrap_or(0);
             return Ok(Self { unit_rows: 0, morsel_units: 1, split_units: 1, window_rows: 0, window_bytes });
-        };
-        let source_row = (extent.bytes / rows.max(1)).max(1);
+        }
+        let source_row = stored_row(&stages.source, extent);
         let (window_rows, _) = window_rows(stages, extent, given, 1)?;
         let row = row_bytes(&*stages.split_schema()?, source_row).max(1);
         let unit_rows =
@@ -135,12 +138,33 @@ impl Sizing {
 /// # Errors
 /// As [`window::rows`].
 pub(crate) fn window_rows(stages: &Stages, extent: &Extent, given: Option<u64>, sharers: u64) -> Result<(u64, u64)> {
-    let Some(rows) = extent.rows else { return Ok((0, 0)) };
-    let source_row = (extent.bytes / rows.max(1)).max(1);
+    if extent.rows.is_none() {
+        return Ok((0, 0));
+    }
+    let source_row = stored_row(&stages.source, extent);
     let decoded_row = source_row.saturating_mul(stages.source.facts().expansion);
     let read_row = row_bytes(&stages.source.schema()?, decoded_row).max(1);
     let rows = window::rows(&stages.order, &stages.source, given.unwrap_or(u64::MAX), read_row, sharers)?;
     Ok((rows, read_row))
+}
+
+/// Returns the bytes of a row of a source, as stored. Rows that windows share count for each of them.
+fn stored_row(source: &Source, extent: &Extent) -> u64 {
+    let stored = (extent.bytes / extent.rows.unwrap_or(0).max(1)).max(1);
+    let Source::Combined(combined) = source else { return stored };
+    if !combined.has_windows() {
+        return stored;
+    }
+    let of = |(part, extent): (&SourcePart, &Extent)| stored_row(part.graph.source(), extent);
+    let most = combined.parts.iter().zip(&extent.parts).map(of).max().unwrap_or(stored);
+    match (&combined.how, combined.parts.first()) {
+        (Combining::Window { size, .. }, Some(part)) => {
+            let fields = part.graph.schema().fields().iter();
+            let known: usize = fields.filter_map(|field| field.kind.row_bytes()).sum();
+            most.max(known as u64).saturating_mul(*size)
+        }
+        _ => most,
+    }
 }
 
 /// Returns the unit of rows that the plan does not batch: a power of two, so that saved states still fit a source that
@@ -159,6 +183,7 @@ fn rows_max(fused_ops: &[FusedOp], source_row: u64) -> u64 {
             (MORSEL_TEXT_BYTES / source_row).clamp(UNIT_ROWS, MORSEL_ROWS)
         }
         FusedOp::FlatMap(_) => FLAT_MAP_ROWS,
+        FusedOp::Audio(_) => SOUND_ROWS,
         FusedOp::Image { .. } | FusedOp::Function(_) | FusedOp::Mix(_) => UNIT_ROWS,
     };
     let cost = |fused: &FusedOp| if fused.makes_rows() { cost(fused).min(EXPANDED_ROWS) } else { cost(fused) };

@@ -36,6 +36,8 @@ pub enum FusedOp {
     Table(Step),
     /// Converts text or chats to token ids.
     Tokenize(Step),
+    /// An op on sound or on spectra.
+    Audio(Step),
     /// Makes of token ids what a model trains on, at random.
     TrainingForm(Step),
     /// A user's Python function.
@@ -59,6 +61,7 @@ impl FusedOp {
             (None, Some(_)) => FusedOp::Function(step),
             (None, None) if matches!(step.node.op, Op::Enumerate(_)) => FusedOp::Number(step),
             (None, None) if matches!(step.node.op, Op::Mix(_)) => FusedOp::Mix(step),
+            (None, None) if step.node.op.is_audio() => FusedOp::Audio(step),
             (None, None) if matches!(step.node.op, Op::Tokenize(_) | Op::Chat(_)) => FusedOp::Tokenize(step),
             (None, None) if step.node.op.is_training_form() => FusedOp::TrainingForm(step),
             (None, None) if matches!(step.node.op, Op::PaddedBatch(_)) && step.per_batch => FusedOp::Pad(step),
@@ -77,6 +80,7 @@ impl FusedOp {
             FusedOp::Image { steps, .. } => steps,
             FusedOp::Table(step)
             | FusedOp::Tokenize(step)
+            | FusedOp::Audio(step)
             | FusedOp::TrainingForm(step)
             | FusedOp::Function(step)
             | FusedOp::FlatMap(step)

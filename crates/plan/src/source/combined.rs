@@ -10,7 +10,9 @@ use std::sync::Arc;
 use forebay_core::{Error, Result};
 use forebay_data::{Field, Kind, Schema};
 
-use super::{Combined, Combining, Source, SourcePart, Stop};
+use super::windows;
+use super::{Between, Changes, Combined, Combining, Source, SourcePart, Stop};
+use crate::epoch::stretches::STAIRS;
 use crate::graph::{Graph, Node};
 use crate::ops::{self, Class, Op};
 
@@ -22,6 +24,10 @@ const DEPTH_MAX: usize = 8;
 const NAME_BYTES_MAX: usize = 1 << 10;
 /// The least share of a part in a mix: the plan computes with multiples of 2^-42.
 const SHARE_MIN: f64 = 1.0 / (1u64 << 40) as f64;
+/// The last row from which weights may be set: beyond it, places on a line are not exact.
+const ROW_MAX: u64 = 1 << 53;
+/// The most weights that the plan of a schedule has: about 24 bytes each.
+const SCHEDULE_MAX: u64 = 1 << 21;
 
 impl Combined {
     /// Returns the name of its Python function.
@@ -29,6 +35,8 @@ impl Combined {
         match self.how {
             Combining::Mix { .. } => "mix",
             Combining::Concatenate => "concatenate",
+            Combining::Interleave { .. } => "interleave",
+            Combining::Window { .. } => "window",
             Combining::Zip { .. } => "zip",
         }
     }
@@ -38,6 +46,17 @@ impl Combined {
     pub fn is_streamed(&self) -> bool {
         let is_mix = matches!(self.how, Combining::Mix { .. });
         is_mix && self.parts.iter().any(|part| !is_counted(&part.graph))
+    }
+
+    /// Returns whether a row of it is made of several rows, which are found by its number.
+    pub fn is_by_number(&self) -> bool {
+        matches!(self.how, Combining::Zip { .. } | Combining::Window { .. })
+    }
+
+    /// Returns whether its rows, or those of one of its parts, are windows.
+    pub(crate) fn has_windows(&self) -> bool {
+        let inside = |part: &SourcePart| matches!(part.graph.source(), Source::Combined(inner) if inner.has_windows());
+        matches!(self.how, Combining::Window { .. }) || self.parts.iter().any(inside)
     }
 
     /// Returns whether its rows never end.
@@ -51,8 +70,15 @@ impl Combined {
     /// Invalid, with the part.
     pub(crate) fn check(&self) -> Result<()> {
         let (name, count) = (self.name(), self.parts.len());
-        if count < 2 {
-            return Err(Error::invalid(format!("{name}: {count} datasets")).hint("give at least two"));
+        match self.how {
+            Combining::Window { size, stride, .. } => windows::check(count, size, stride)?,
+            Combining::Interleave { cycle, block } if cycle == 0 || block == 0 => {
+                return Err(Error::invalid("interleave: a cycle and a block have 1 or more").hint("leave them out"));
+            }
+            _ if count < 2 => {
+                return Err(Error::invalid(format!("{name}: {count} datasets")).hint("give at least two"));
+            }
+            _ => {}
         }
         let leaves = self.leaves();
         if leaves > PARTS_MAX {
@@ -74,8 +100,11 @@ impl Combined {
             }
             self.check_part(&part.graph).map_err(|e| e.with("part", &part.name))?;
         }
-        if let Combining::Mix { weights, stop } = &self.how {
-            self.check_weights(weights)?;
+        if let Combining::Mix { weights, stop, changes } = &self.how {
+            match changes {
+                None => self.check_weights(weights, false)?,
+                Some(changes) => self.check_changes(weights, changes, *stop)?,
+            }
             if *stop == Stop::Rows(0) {
                 return Err(Error::invalid("mix: rows=0").hint("use at least 1"));
             }
@@ -83,19 +112,25 @@ impl Combined {
         Ok(())
     }
 
-    fn check_weights(&self, weights: &[f64]) -> Result<()> {
+    fn check_weights(&self, weights: &[f64], may_be_zero: bool) -> Result<()> {
         if weights.len() != self.parts.len() {
             let message = format!("mix: {} weights for {} datasets", weights.len(), self.parts.len());
             return Err(Error::invalid(message).hint("give one weight for each dataset"));
         }
         for (part, weight) in self.parts.iter().zip(weights) {
-            if !weight.is_finite() || *weight <= 0.0 {
-                return Err(Error::invalid(format!("mix: the weight of {:?} is {weight}", part.name))
-                    .hint("use a positive number, and leave out a dataset that should give no row"));
+            if !weight.is_finite() || *weight < 0.0 || (*weight == 0.0 && !may_be_zero) {
+                let hint = match may_be_zero {
+                    true => "use 0, which gives no row, or a positive number",
+                    false => "use a positive number, and leave out a dataset that should give no row",
+                };
+                return Err(Error::invalid(format!("mix: the weight of {:?} is {weight}", part.name)).hint(hint));
             }
         }
         let sum: f64 = weights.iter().sum();
-        for (part, weight) in self.parts.iter().zip(weights) {
+        if sum == 0.0 {
+            return Err(Error::invalid("mix: all weights are 0").hint("give one dataset a positive weight"));
+        }
+        for (part, weight) in self.parts.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
             // An infinite sum leaves no share, too.
             if weight / sum < SHARE_MIN {
                 return Err(Error::invalid(format!(
@@ -106,6 +141,47 @@ impl Combined {
             }
         }
         Ok(())
+    }
+
+    /// Checks weights that change.
+    fn check_changes(&self, weights: &[f64], changes: &Changes, stop: Stop) -> Result<()> {
+        self.check_weights(weights, true).map_err(|e| e.with("row", 0))?;
+        let mut row = 0;
+        for point in &changes.points {
+            if point.row <= row || point.row > ROW_MAX {
+                return Err(Error::invalid(format!(
+                    "mix: the weights from row {} follow those from row {row}",
+                    point.row
+                ))
+                .hint("give rows in order, each once, below 2^53"));
+            }
+            row = point.row;
+            self.check_weights(&point.weights, true).map_err(|e| e.with("row", row))?;
+        }
+        let mut ever: Vec<bool> = weights.iter().map(|weight| *weight > 0.0).collect();
+        for point in &changes.points {
+            ever.iter_mut().zip(&point.weights).for_each(|(ever, weight)| *ever |= *weight > 0.0);
+        }
+        if let Some(never) = ever.iter().position(|ever| !ever) {
+            return Err(Error::invalid(format!("mix: the weight of {:?} is always 0", self.parts[never].name))
+                .hint("leave the dataset out, or give it a weight at one of the rows"));
+        }
+        let stairs = if changes.between == Between::Linear { STAIRS } else { 1 };
+        let numbers = (changes.points.len() as u64 + 1).saturating_mul(stairs).saturating_mul(self.parts.len() as u64);
+        if numbers > SCHEDULE_MAX {
+            let message =
+                format!("mix: the weights of {} datasets change at {} rows", self.parts.len(), changes.points.len());
+            return Err(Error::invalid(message).hint(format!(
+                "datasets x rows x {stairs} may be {SCHEDULE_MAX} at most: use fewer rows, or between=\"steps\""
+            )));
+        }
+        match stop {
+            Stop::Rows(rows) if row >= rows => {
+                Err(Error::invalid(format!("mix: weights are set from row {row} on, and an epoch has {rows} rows"))
+                    .hint("rows of a schedule are counted in each epoch: give rows= the length of the whole training"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Checks that the rows of a part are counted, and that its ops need nothing but single rows.
@@ -156,22 +232,26 @@ impl Combined {
                 };
                 return refuse(node, hint);
             }
-            // The rows of a zip are found by their number, the same in each epoch.
-            if matches!(self.how, Combining::Zip { .. }) && matches!(node.op, Op::Shuffle(_) | Op::Repeat(_)) {
-                return refuse(node, format!("put {op} behind zip, where the rows of all datasets stay together"));
+            // These rows are found by their number, the same in each epoch.
+            if self.is_by_number() && matches!(node.op, Op::Shuffle(_) | Op::Repeat(_)) {
+                let why = match self.how {
+                    Combining::Zip { .. } => "the rows of all datasets stay together",
+                    _ => "it is of whole windows",
+                };
+                return refuse(node, format!("put {op} behind {name}, where {why}"));
             }
         }
         match (&self.how, graph.source()) {
-            (Combining::Zip { .. }, Source::Combined(inner)) => inner.check_in_zip(),
+            (_, Source::Combined(inner)) if self.is_by_number() => inner.check_in(name),
             _ => Ok(()),
         }
     }
 
     /// Checks that its rows come in the same order in each epoch.
-    fn check_in_zip(&self) -> Result<()> {
+    fn check_in(&self, outer: &str) -> Result<()> {
         if matches!(self.how, Combining::Mix { .. }) {
-            return Err(Error::invalid("mix cannot be part of zip: its order differs between epochs")
-                .hint("zip first, and mix what zip returns"));
+            return Err(Error::invalid(format!("mix cannot be part of {outer}: its order differs between epochs"))
+                .hint(format!("{outer} first, and mix what {outer} returns")));
         }
         let zip = Combined { how: Combining::Zip { strict: false }, ..self.clone() };
         self.parts.iter().try_for_each(|part| zip.check_part(&part.graph).map_err(|e| e.with("part", &part.name)))
@@ -211,8 +291,9 @@ impl Combined {
     /// # Errors
     /// Invalid when parts have other columns than the first, or, of a zip, columns of the same name.
     pub(super) fn fields(&self) -> Result<Vec<Field>> {
-        let mut fields = match &self.how {
+        let mut fields = match self.how {
             Combining::Zip { .. } => self.side_by_side()?,
+            Combining::Window { size, drop_remainder, .. } => self.in_windows(size, drop_remainder)?,
             _ => self.same_columns()?,
         };
         if let Some(column) = &self.column {
@@ -281,10 +362,16 @@ impl Combined {
         Ok(fields)
     }
 
+    /// Returns the columns of windows.
+    fn in_windows(&self, size: u64, is_full: bool) -> Result<Vec<Field>> {
+        let fields = self.parts.iter().flat_map(|part| part.graph.schema().fields());
+        fields.map(|field| windows::field(field, size, is_full)).collect()
+    }
+
     /// Reads only these of its columns, and at least one of each part.
     pub(super) fn read_only(&mut self, needed: &BTreeSet<String>) {
         self.column = self.column.take().filter(|column| needed.contains(column));
-        let is_zip = matches!(self.how, Combining::Zip { .. });
+        let is_zip = self.is_by_number();
         // Parts of a mix read the same columns, also where no column is needed.
         let first = self.parts.first().and_then(|part| smallest(part.graph.schema()));
         for part in &mut self.parts {
@@ -326,8 +413,18 @@ impl Combined {
             _ => format!("{count} datasets"),
         };
         match &self.how {
-            Combining::Mix { stop, .. } => format!("{names}, {}", stop.describe()),
+            Combining::Mix { stop, changes, .. } => {
+                let changes = changes
+                    .as_ref()
+                    .map_or(String::new(), |changes| format!(", weights change at {} rows", changes.points.len()));
+                format!("{names}, {}{changes}", stop.describe())
+            }
             Combining::Concatenate => names,
+            Combining::Interleave { cycle, block } => format!("{names}, cycle_length={cycle}, block_length={block}"),
+            Combining::Window { size, stride, drop_remainder } => {
+                let drop = if *drop_remainder { ", drop_remainder=True" } else { "" };
+                format!("{size}, stride={stride}{drop}")
+            }
             Combining::Zip { strict } => format!("{names}, strict={}", if *strict { "True" } else { "False" }),
         }
     }

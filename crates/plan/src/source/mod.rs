@@ -8,6 +8,7 @@ mod blob;
 mod columns;
 mod combined;
 pub(crate) mod facts;
+pub(crate) mod windows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,14 +104,63 @@ pub enum Combining {
         weights: Vec<f64>,
         /// When an epoch ends.
         stop: Stop,
+        /// How the weights change: those above are then of the first row, and may be 0.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        changes: Option<Changes>,
     },
     /// All rows of the first, then those of the second, and so on.
     Concatenate,
+    /// Blocks of rows of several in turn, as tf.data's `interleave`; where one ends, the next one comes in.
+    Interleave {
+        /// How many take turns.
+        cycle: u64,
+        /// The rows of one in its turn.
+        block: u64,
+    },
+    /// A row has neighbouring rows of the only one, as lists.
+    Window {
+        /// The rows of a window.
+        size: u64,
+        /// The rows between the starts of two windows.
+        stride: u64,
+        /// Whether windows with fewer rows are left out.
+        drop_remainder: bool,
+    },
     /// A row has the columns of all.
     Zip {
         /// Whether they must have the same number of rows; otherwise the rest of the longer ones is left out.
         strict: bool,
     },
+}
+
+/// How the weights of a mix change within an epoch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Changes {
+    /// What holds between two points.
+    pub between: Between,
+    /// The weights from some rows on, rising and above 0. The last ones hold to the end.
+    pub points: Vec<WeightsFrom>,
+}
+
+/// The weights from a row on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WeightsFrom {
+    /// The place in the epoch.
+    pub row: u64,
+    /// The weight of each dataset: 0 or more, with a positive sum.
+    pub weights: Vec<f64>,
+}
+
+/// What holds between two points at which weights are set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Between {
+    /// The weights of the point before.
+    Steps,
+    /// Shares on a line from one point to the next.
+    Linear,
 }
 
 /// When an epoch of a mix ends.

@@ -1,4 +1,4 @@
-"""Small pictures of values: encoded images, pixels, and float tensors as they go to a model."""
+"""Small pictures of values: encoded images, pixels, float tensors as they go to a model, and waves of sound."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ _SIDE_MIN = 8
 #: Encoded images up to this size go into the page as they are; larger ones are decoded and made small.
 _AS_IS_MAX = 32 << 10
 _CHANNELS = (1, 3, 4)
+#: The fewest float32 numbers in one dimension that are taken for sound, and the most channels.
+_SOUND_MIN, _SOUND_CHANNELS_MAX = 1_000, 8
+#: The height of the wave of a channel.
+_WAVE_HEIGHT = 32
 #: The first bytes of encoded images that browsers show.
 _MAGIC = ((b"\xff\xd8\xff", "jpeg"), (b"\x89PNG\r\n\x1a\n", "png"), (b"RIFF", "webp"), (b"GIF8", "gif"))
 
@@ -52,6 +56,8 @@ def pixels(value: Any) -> Array | None:
         return _decoded(value) if kind_of(value) is not None else None
     if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
         return None
+    if _is_sound(value):
+        return _waves(value)
     image = _channels_last(value)
     if image is None:
         return None
@@ -59,6 +65,31 @@ def pixels(value: Any) -> Array | None:
     if image.dtype == np.bool_:
         return image.astype(np.uint8) * 255
     return image if image.dtype == np.uint8 else _scaled(image)
+
+
+def _is_sound(value: Array) -> bool:
+    if value.dtype != np.float32 or value.ndim not in (1, 2) or len(value) < _SOUND_MIN:
+        return False
+    return value.ndim == 1 or 0 < value.shape[1] <= _SOUND_CHANNELS_MAX
+
+
+def _waves(value: Array) -> Array:
+    """Draws the least and the greatest sample of each of `SIDE` spans, one channel below the other.
+
+    >>> _waves(np.sin(np.arange(9000, dtype=np.float32))).shape
+    (32, 128)
+    """
+    sound = np.nan_to_num(value.reshape(len(value), -1), posinf=0.0, neginf=0.0)
+    peak = float(np.abs(sound).max()) or 1.0
+    spans = np.array_split(sound, SIDE)
+    rows = np.arange(_WAVE_HEIGHT)[:, None]
+    waves = []
+    for channel in range(sound.shape[1]):
+        bounds = np.array([(span[:, channel].max(), span[:, channel].min()) for span in spans]) / peak
+        top, bottom = ((1 - bounds.T) / 2 * (_WAVE_HEIGHT - 1)).round()
+        waves.append(np.where((rows >= top) & (rows <= bottom), 40, 255).astype(np.uint8))
+    picture: Array = np.concatenate(waves)
+    return picture
 
 
 def _channels_last(value: Array) -> Array | None:

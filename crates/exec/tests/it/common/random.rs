@@ -63,8 +63,20 @@ impl Hashed {
     }
 }
 
-/// Makes a column of hashes; or of tensors that annotate an image of [`SIZED`], by their kind.
+/// Returns a WAV file of one channel at 8 kHz, of noise and a length that follow from a hash.
+fn wav(hash: i64) -> Vec<u8> {
+    let mut draw = Draw::new(hash as u64);
+    let samples: Vec<u8> = (0..2 * (200 + hash as usize % 50)).map(|_| draw.below(256) as u8).collect();
+    let size = |more: usize| ((samples.len() + more) as u32).to_le_bytes();
+    let format = [16u32.to_le_bytes(), [1, 0, 1, 0], 8000u32.to_le_bytes(), 16_000u32.to_le_bytes(), [2, 0, 16, 0]];
+    [b"RIFF", &size(36)[..], b"WAVEfmt ", &format.concat(), b"data", &size(0), &samples].concat()
+}
+
+/// Makes a column of hashes; or of WAV files, or of tensors that annotate an image of [`SIZED`], by their kind.
 fn made(kind: &Kind, hashes: &[i64]) -> Result<ArrayRef> {
+    if *kind == Kind::Bytes {
+        return Ok(Arc::new(LargeBinaryArray::from_iter_values(hashes.iter().map(|&hash| wav(hash)))));
+    }
     let Some(shape) = kind.known_shape().filter(|shape| !shape.is_empty()) else {
         return Ok(Arc::new(Int64Array::from(hashes.to_vec())));
     };

@@ -82,7 +82,7 @@ proptest! {
         let is_empty = |(number, graph): (usize, &Graph)| alone(graph, number, seed, 0).is_empty();
         prop_assume!(!graphs.iter().enumerate().any(is_empty));
         for stop in [Stop::First, Stop::All, Stop::Once, Stop::Rows(count), Stop::Never] {
-            let mixed = combined(Combining::Mix { weights: weights.clone(), stop }, &graphs).expect("a graph");
+            let mixed = combined(Combining::Mix { weights: weights.clone(), stop, changes: None }, &graphs).expect("a graph");
             let got = rows(&mixed, seed, epoch, if stop == Stop::Never { 2000 } else { u64::MAX });
             for (number, graph) in graphs.iter().enumerate() {
                 let of_part = |&&(row, _): &&(u64, u64)| of(row) == number;
@@ -103,7 +103,7 @@ proptest! {
 #[test]
 fn a_part_that_begins_again_is_shuffled_anew_and_unlike_any_other() {
     let same = range(500, &[Op::SHUFFLE]);
-    let mix = Combining::Mix { weights: vec![1.0, 1.0], stop: Stop::Rows(2000) };
+    let mix = Combining::Mix { weights: vec![1.0, 1.0], stop: Stop::Rows(2000), changes: None };
     let mixed = combined(mix, &[same.clone(), same]).expect("a graph");
     let got = rows(&mixed, 3, 0, u64::MAX);
     let of =
@@ -131,8 +131,30 @@ fn combinations_lie_in_each_other() {
 }
 
 #[test]
+fn windows_are_counted_and_few_are_computed_at_once() {
+    let window = |size, stride, drop_remainder| Combining::Window { size, stride, drop_remainder };
+    let cases = [(10, 3, 1, true, 8), (10, 3, 1, false, 10), (10, 4, 3, false, 4), (2, 3, 1, true, 0)];
+    for (from, size, stride, is_full, windows) in cases {
+        let graph = combined(window(size, stride, is_full), &[range(from, &[])]).expect("windows");
+        assert_eq!(rows(&graph, 1, 0, u64::MAX), (0..windows).map(|row| (row, 0)).collect::<Vec<_>>());
+    }
+    let large = combined(window(60_000, 1, false), &[range(1_000_000, &[])]).expect("windows");
+    let both = combined(Combining::Concatenate, &[large.clone(), large.clone()]).expect("a graph");
+    for graph in [large, both] {
+        let stages = Stages::new(&graph).expect("stages");
+        let plan = EpochPlan::new(&stages, extent(graph.source()), Seed(1), 1, None).expect("a plan");
+        assert!(plan.sizing().morsel_units * plan.sizing().unit_rows <= 64, "{:?}", plan.sizing());
+    }
+    for wrong in [window(0, 1, true), window(3, 0, true), window(1 << 20, 1, true)] {
+        assert!(combined(wrong, &[range(3, &[])]).is_err());
+    }
+    assert!(combined(window(2, 1, true), &[range(3, &[]), range(3, &[])]).is_err(), "two datasets");
+    assert!(combined(window(2, 1, true), &[range(3, &[Op::SHUFFLE])]).is_err(), "no one order");
+}
+
+#[test]
 fn graphs_that_cannot_be_parts_are_refused() {
-    let mix = |weights: &[f64]| Combining::Mix { weights: weights.to_vec(), stop: Stop::First };
+    let mix = |weights: &[f64]| Combining::Mix { weights: weights.to_vec(), stop: Stop::First, changes: None };
     let two = [range(3, &[]), range(4, &[])];
     for weights in [&[1.0][..], &[0.0, 1.0], &[-1.0, 1.0], &[f64::NAN, 1.0], &[f64::INFINITY, 1.0], &[1e-20, 1.0]] {
         assert!(combined(mix(weights), &two).is_err(), "{weights:?}");
@@ -145,7 +167,8 @@ fn graphs_that_cannot_be_parts_are_refused() {
         assert!(error.get("hint").is_some() && error.get("part") == Some("0"), "{error}");
     }
     assert!(combined(mix(&[1.0]), &two[..1]).is_err(), "one dataset");
-    let endless = combined(Combining::Mix { weights: vec![1.0; 2], stop: Stop::Never }, &two).expect("a graph");
+    let endless =
+        combined(Combining::Mix { weights: vec![1.0; 2], stop: Stop::Never, changes: None }, &two).expect("a graph");
     assert!(combined(Combining::Concatenate, &[endless, range(3, &[])]).is_err());
     let deep = (0..9).try_fold(range(3, &[]), |graph, _| combined(Combining::Concatenate, &[graph, range(1, &[])]));
     assert!(deep.is_err());

@@ -10,7 +10,7 @@ fn rows(mix: &Mix, key: u64, count: u64) -> Vec<MixedRow> {
 
 #[test]
 fn counts_before_a_window_are_sums_of_the_windows_before_it() {
-    let shares = Shares::new(&[0.7, 1e-3, 0.2, 5e-6, 0.1]);
+    let shares = Shares::new(&[0.7, 1e-3, 0.2, 5e-6, 0.1], 0);
     let mut sums = vec![0; 5];
     for window in 0..5000 {
         assert_eq!(shares.before(window), sums, "{window}");
@@ -32,7 +32,7 @@ proptest! {
     /// Shares hold in each window, and each row of a part comes once and in order.
     #[test]
     fn windows_have_exact_counts_and_rows_come_in_order((weights, lens) in parts(), key: u64) {
-        let mix = Mix::new(&weights, Stop::Never, &lens).expect("a mix");
+        let mix = Mix::new(&weights, None, Stop::Never, &lens).expect("a mix");
         let got = rows(&mix, key, 6 * WINDOW);
         let sum: f64 = weights.iter().sum();
         for window in got.chunks(WINDOW as usize) {
@@ -54,7 +54,7 @@ proptest! {
     #[test]
     fn a_mix_ends_where_its_rule_says((weights, lens) in parts(), key: u64, count in 1u64..9000) {
         let all = |stop| {
-            let mix = Mix::new(&weights, stop, &lens).expect("a mix");
+            let mix = Mix::new(&weights, None, stop, &lens).expect("a mix");
             let got = rows(&mix, key, mix.len().expect("an end"));
             let counts: Vec<u64> =
                 (0..lens.len()).map(|part| got.iter().filter(|(of, _)| *of == part).count() as u64).collect();
@@ -86,7 +86,7 @@ proptest! {
 
 #[test]
 fn parts_that_have_ended_leave_their_share_to_the_others() {
-    let mix = Mix::new(&[6.0, 3.0, 1.0], Stop::Once, &[600, 30_000, 10_000]).expect("a mix");
+    let mix = Mix::new(&[6.0, 3.0, 1.0], None, Stop::Once, &[600, 30_000, 10_000]).expect("a mix");
     assert_eq!(mix.phases.len(), 2, "the other two end together");
     let got = rows(&mix, 3, 41_024 - 424);
     let behind = &got[1000..2024];
@@ -97,17 +97,17 @@ fn parts_that_have_ended_leave_their_share_to_the_others() {
 #[test]
 fn extreme_weights_have_a_plan_or_none() {
     let tiny = [1.0, 1e-11];
-    assert!(Mix::new(&tiny, Stop::All, &[5, 1 << 60]).is_none(), "the second would take 2^96 rows");
-    let mix = Mix::new(&tiny, Stop::First, &[1 << 50, 1 << 50]).expect("a mix");
+    assert!(Mix::new(&tiny, None, Stop::All, &[5, 1 << 60]).is_err(), "the second would take 2^96 rows");
+    let mix = Mix::new(&tiny, None, Stop::First, &[1 << 50, 1 << 50]).expect("a mix");
     assert_eq!(mix.count(0), Some(1 << 50));
-    let mix = Mix::new(&tiny, Stop::Once, &[3, 0]).expect("a mix");
+    let mix = Mix::new(&tiny, None, Stop::Once, &[3, 0]).expect("a mix");
     assert_eq!(mix.len(), Some(3));
 }
 
 /// The order is fixed for ever.
 #[test]
 fn the_order_is_the_same_for_ever() {
-    let mix = Mix::new(&[0.7, 0.3], Stop::Never, &[100, 100]).expect("a mix");
+    let mix = Mix::new(&[0.7, 0.3], None, Stop::Never, &[100, 100]).expect("a mix");
     let parts: String = rows(&mix, 7, 32).iter().map(|(part, _)| part.to_string()).collect();
     assert_eq!(parts, GOLDEN);
 }

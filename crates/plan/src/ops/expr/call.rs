@@ -10,6 +10,9 @@ use forebay_data::{DType, Kind};
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
+use super::table::Table;
+use super::time::{TimePart, TimeUnit};
+
 /// The most values of `isin`, bounds of `bucketize` and classes of `one_hot`.
 const VALUES_MAX: usize = 1 << 20;
 /// The most bytes of a compiled pattern.
@@ -104,6 +107,23 @@ pub enum Call {
         /// The values, ascending.
         values: Values,
     },
+    /// What a table has for a value.
+    Lookup {
+        /// The table.
+        table: Table,
+    },
+    /// A part of a time, as its year.
+    Time {
+        /// Which.
+        part: TimePart,
+        /// What the number counts.
+        unit: TimeUnit,
+    },
+    /// The time that a text writes, by ISO 8601.
+    ToTime {
+        /// What the number counts.
+        unit: TimeUnit,
+    },
     /// How many bounds are at or below a number (with `right`: below it), as NumPy's `digitize`.
     Bucketize {
         /// The bounds, ascending.
@@ -161,6 +181,9 @@ impl Call {
             Call::Join { .. } => "join",
             Call::ToInt { .. } => "to_int",
             Call::IsIn { .. } => "isin",
+            Call::Lookup { .. } => "lookup",
+            Call::Time { part, .. } => part.name(),
+            Call::ToTime { .. } => "to_time",
             Call::Bucketize { .. } => "bucketize",
             Call::OneHot { .. } => "one_hot",
             Call::Get { .. } => "get",
@@ -173,13 +196,14 @@ impl Call {
 
     /// Says whether a row of `kind` can make it fail.
     pub fn may_fail(&self) -> bool {
-        matches!(self, Call::ToInt { .. } | Call::OneHot { .. } | Call::Get { .. })
+        matches!(self, Call::ToInt { .. } | Call::ToTime { .. } | Call::OneHot { .. } | Call::Get { .. })
     }
 
     /// Says whether its result may be missing for a present value of `kind`.
     pub fn may_be_missing(&self, kind: &Kind) -> bool {
         match self {
             Call::Split { .. } => true,
+            Call::Lookup { table } => table.has_gaps(),
             Call::Get { .. } => *kind == Kind::Texts,
             Call::Mean {} | Call::Min {} | Call::Max {} => kind.known_shape().is_none_or(|shape| shape.contains(&0)),
             _ => false,
@@ -220,7 +244,14 @@ impl Call {
                 }
                 kind => Err(no_list(name, kind)),
             },
-            Call::IsIn { values } => values.check().and_then(|()| values.kind(kind)),
+            Call::IsIn { values } => values.check(name).and_then(|()| values.kind(name, kind)),
+            Call::Lookup { table } => table.kind(kind),
+            Call::ToTime { .. } => text(name, kind, Kind::scalar(DType::Int64)),
+            Call::Time { .. } => match kind.dtype() {
+                Some(dtype) if !dtype.is_float() && dtype != DType::Bool => numbers(name, kind, DType::Int64),
+                _ => Err(Error::invalid(format!("{name}: {kind} counts no time"))
+                    .hint("times are whole numbers; .str.to_time(\"us\") reads them from text")),
+            },
             Call::Bucketize { bounds, .. } => {
                 if bounds.len() > VALUES_MAX || bounds.iter().any(|b| b.is_nan()) || !bounds.is_sorted() {
                     return Err(Error::invalid("bucketize: the bounds do not rise, or are more than 1048576")
@@ -290,6 +321,8 @@ impl std::fmt::Display for Call {
             Call::SplitAll { separator } | Call::Join { separator } => write!(f, "{separator:?}")?,
             Call::ToInt { base } => write!(f, "{base}")?,
             Call::IsIn { values } => write!(f, "{} values", values.len())?,
+            Call::Lookup { table } => write!(f, "{} keys", table.keys.len())?,
+            Call::Time { unit, .. } | Call::ToTime { unit } => write!(f, "{:?}", unit.name())?,
             Call::Bucketize { bounds, .. } => write!(f, "{} bounds", bounds.len())?,
             Call::OneHot { classes } => write!(f, "{classes}")?,
             Call::Get { index } => write!(f, "{index}")?,
@@ -303,7 +336,7 @@ fn place(place: Option<i64>) -> String {
 }
 
 impl Values {
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Values::Ints(values) => values.len(),
             Values::Floats(values) => values.len(),
@@ -311,7 +344,7 @@ impl Values {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self, name: &str) -> Result<()> {
         let (count, rising) = match self {
             Values::Ints(values) => (values.len(), values.is_sorted_by(|a, b| a < b)),
             Values::Floats(values) => {
@@ -321,20 +354,20 @@ impl Values {
         };
         match rising && count <= VALUES_MAX {
             true => Ok(()),
-            false => Err(Error::invalid(format!("isin: {count} values, which are too many or do not rise"))
+            false => Err(Error::invalid(format!("{name}: {count} values, which are too many or do not rise"))
                 .hint("give at most 1048576 values; a filter by a function takes any set")),
         }
     }
 
-    fn kind(&self, kind: &Kind) -> Result<Kind> {
+    pub(super) fn kind(&self, name: &str, kind: &Kind) -> Result<Kind> {
         match (self, kind) {
             (Values::Texts(_), Kind::Utf8) => Ok(Kind::scalar(DType::Bool)),
             (Values::Texts(_), _) | (_, Kind::Utf8 | Kind::Bytes) => {
                 let what = if matches!(self, Values::Texts(_)) { "texts" } else { "numbers" };
-                Err(Error::invalid(format!("isin: {kind} is none of some {what}"))
+                Err(Error::invalid(format!("{name}: {kind} is none of some {what}"))
                     .hint("give values of the column's type, or cast the column, as .cast(str)"))
             }
-            _ => numbers("isin", kind, DType::Bool),
+            _ => numbers(name, kind, DType::Bool),
         }
     }
 }

@@ -51,7 +51,7 @@ impl Expr {
                 let of = arg.lengths(schema);
                 match call {
                     Call::Slice { .. } => of.map(|of| Lengths { name: format!("{}.{call}", of.name), ..of }),
-                    Call::IsIn { .. } | Call::Bucketize { .. } => of,
+                    Call::IsIn { .. } | Call::Bucketize { .. } | Call::Time { .. } => of,
                     other => Some(Lengths { uniform: false, name: format!("{other} of {:?}", kind.column()) }),
                 }
             }

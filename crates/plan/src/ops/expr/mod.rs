@@ -1,6 +1,7 @@
 //! The expression language of `with_column` and `filter`: `fb.col("x") * 2 + 1`, as plain data. `exec` evaluates it.
 //!
 //! - `tree`: the expression and its operators; `call`, `cast`: functions with fixed arguments, and casts
+//! - `table`, `time`: tables that it looks up, and units and parts of times
 //! - `written`: its serialized form
 //! - `kind`: its type over a schema; `missing`: the columns that may be missing; `ranges`: whether a condition may be
 //!   true for rows of which a file's footer tells the ranges
@@ -11,6 +12,8 @@ mod kind;
 mod lengths;
 mod missing;
 mod ranges;
+mod table;
+mod time;
 mod tree;
 mod written;
 
@@ -19,4 +22,6 @@ pub use cast::CastType;
 pub(crate) use cast::cast_may_fail;
 pub use kind::{ExprKind, meet, promote, stack_dtype};
 pub use ranges::{ColumnValues, ValueBound, ValueRange};
+pub use table::{Found, Table};
+pub use time::{TimePart, TimeUnit};
 pub use tree::{Binary, Expr, Unary};
