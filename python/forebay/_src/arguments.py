@@ -79,6 +79,11 @@ def paths(value: Paths, op: str) -> list[str]:
         raise InvalidPipelineError(
             f"{op}: a path is a string or a PathLike, not {type(value).__name__}", {"hint": hint}
         )
+    if isinstance(value, Mapping):
+        hint = f"name the files of one part: {op}(files[{next(iter(value), 'train')!r}])"
+        raise InvalidPipelineError(f"{op}: paths is a dictionary, whose values are not read", {"hint": hint})
+    if isinstance(value, (set, frozenset)):
+        raise InvalidPipelineError(f"{op}: paths is a set, which has no order", {"hint": "write sorted(paths)"})
     found = [path(p, op) for p in value]
     if not found:
         raise InvalidPipelineError(f"{op}: no paths were given")

@@ -335,8 +335,11 @@ fn other_state() -> Error {
     Error::invalid("this state is of another mix").hint("a saved state fits the pipeline that it was saved with")
 }
 
+/// The weights of a mix, and their changes during training.
+type Weights<'a> = (&'a [f64], Option<&'a Changes>);
+
 /// Returns the mix that is the source of a pipeline, with its weights and its end.
-fn mix_of(executable: &Executable) -> Result<(&Combined, (&[f64], Option<&Changes>), Stop)> {
+fn mix_of(executable: &Executable) -> Result<(&Combined, Weights<'_>, Stop)> {
     match &executable.stages().source {
         Source::Combined(combined) => match &combined.how {
             Combining::Mix { weights, stop, changes } => Ok((combined, (weights, changes.as_ref()), *stop)),

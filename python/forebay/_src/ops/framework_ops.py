@@ -65,8 +65,9 @@ class FrameworkOps(Base):
             # Before PyTorch is imported, which takes seconds.
             for_torch.check_missing(_of(self).schema, "to_torch")
             for_torch.check_shapes(_of(self).schema, "to_torch")
-        from forebay._src.frameworks.torch import to_torch
-        from forebay._src.frameworks.torch_device import Mover
+        with _installed("to_torch", "torch"):
+            from forebay._src.frameworks.torch import to_torch
+            from forebay._src.frameworks.torch_device import Mover
 
         return to_torch(_of(self), service, columns, Mover(device, pin, prefetch), options)
 

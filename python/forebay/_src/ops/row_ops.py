@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
 
 
-_NUMBERS = "a column of numbers gives each sample its own; fb.range has one"
+_NUMBERS = "put .enumerate() in front of it: the column index has the number of each sample"
 #: Arguments of functions on samples in other libraries.
 _HABITS = {
     "deterministic": "leave it out: samples keep their order; iter(ordered=False) yields batches as they come",

@@ -201,6 +201,8 @@ def zip(*datasets: Dataset, strict: bool = True) -> Dataset:
     >>> [(int(row["id"]), int(row["other"])) for row in ds]
     [(0, 10), (1, 11), (2, 12)]
     """
+    if len(datasets) == 1 and isinstance(datasets[0], (list, tuple)):
+        raise InvalidPipelineError("zip: one list was given, not datasets", {"hint": "write fb.zip(a, b)"})
     how = {"zip": {"strict": arguments.flag(strict, "zip", "strict")}}
     return _combine("zip", how, _numbered("zip", datasets), None)
 

@@ -25,6 +25,7 @@ _COLUMNS = 'write columns=["a", "b"]'
     'from_csv(paths, columns=["a", "b"]) reads these columns; schema={"a": "int64?"} says their types',
     batch_size="put .batch(n) behind it",
     column_defaults='put .fill_null({"a": 0}) behind it',
+    column_names='write header=["a", "b"]',
     compression_type=COMPRESSION,
     dtype='write schema={"a": "int64"}',
     field_delim='write delimiter=";"',

@@ -247,6 +247,16 @@ def from_text(paths: Paths) -> Dataset:
     return _files("from_text", source="text", paths=arguments.paths(paths, "from_text"))
 
 
+@explained(
+    'from_jsonl(paths, schema={"x": "int64?"}) reads these fields',
+    columns='write schema={"x": "int64?"}, or put .select("x") behind it',
+    compression_type=COMPRESSION,
+    data_files="name the files first: from_jsonl(paths)",
+    field='nested fields have dotted names: put .select("data.x") behind it',
+    split="name the files of the part",
+    storage_options=CREDENTIALS,
+    streaming="leave it out: files are always streamed",
+)
 def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Dataset:
     """JSON objects, one on each line; nested fields have dotted names. Blank lines at the end are no rows.
 
