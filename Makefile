@@ -93,8 +93,7 @@ kubernetes: build ## builds, checks and tests forebay-operator, which is no part
 	cargo build $(KUBERNETES) $(KUBERNETES_FLAGS)
 	FOREBAY_OPERATOR=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/forebay-operator \
 		FOREBAY_KUBE_APISERVER="$$(.ci/kube-apiserver || true)" \
-		$(BIN)/python -m pytest -q -rs python/tests/test_kubernetes.py python/tests/test_operator*.py \
-		python/tests/test_cluster_kubernetes.py
+		$(BIN)/python -m pytest -q -rs python/tests/kubernetes
 
 fmt: setup
 	cargo fmt --all

@@ -16,27 +16,30 @@ from forebay import cluster as cluster
 from forebay import ray as ray  # not in __all__: `from forebay import *` would hide Ray itself
 from forebay._native import VERSION as __version__
 from forebay._src import habits as _habits
-from forebay._src.combining import concatenate, interleave, mix, zip
-from forebay._src.csv_source import from_csv
+from forebay._src.command_line.quality import ShuffleQuality
 from forebay._src.dataset import Dataset
 from forebay._src.describe.result import ColumnStatistics, Statistics
-from forebay._src.distributed import Distributed
-from forebay._src.expr import Expr, coalesce, col, lit, stack, where
-from forebay._src.expr_texts import concat_str, format
-from forebay._src.headspace import Headspace
-from forebay._src.hf_source import from_hf
-from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
-from forebay._src.iterator import DatasetIterator
-from forebay._src.library_sources import from_array_record, from_lance
-from forebay._src.mix_schedule import Schedule, schedule
-from forebay._src.otel import OtelTrace, trace_otel
-from forebay._src.quality import ShuffleQuality
-from forebay._src.ranks import RanksWarning
-from forebay._src.saving import Saved
+from forebay._src.expr.expr import Expr, coalesce, col, lit, stack, where
+from forebay._src.expr.expr_texts import concat_str, format
+from forebay._src.functions.tolerance import NonDeterministicWarning, SkippedSample
+from forebay._src.functions.user_errors import SkipSample
+from forebay._src.images.image_ops import IMAGENET_MEAN, IMAGENET_STD
+from forebay._src.iteration.distributed import Distributed
+from forebay._src.iteration.headspace import Headspace
+from forebay._src.iteration.iterator import DatasetIterator
+from forebay._src.iteration.otel import OtelTrace, trace_otel
+from forebay._src.iteration.ranks import RanksWarning
+from forebay._src.iteration.saving import Saved
+from forebay._src.iteration.trace import Trace, trace
 from forebay._src.schema import Column, Schema
-from forebay._src.security import Tls
-from forebay._src.service import Service, connect, up
-from forebay._src.sources import (
+from forebay._src.service.security import Tls
+from forebay._src.service.service import Service, connect, up
+from forebay._src.sources.combining import concatenate, interleave, mix, zip
+from forebay._src.sources.csv_source import from_csv
+from forebay._src.sources.hf_source import from_hf
+from forebay._src.sources.library_sources import from_array_record, from_lance
+from forebay._src.sources.mix_schedule import Schedule, schedule
+from forebay._src.sources.sources import (
     from_arrow,
     from_dict,
     from_files,
@@ -52,11 +55,8 @@ from forebay._src.sources import (
     load,
     range,
 )
-from forebay._src.stored_sources import from_litdata, from_mds, from_megatron, from_tokens
-from forebay._src.table_sources import from_table
-from forebay._src.tolerance import NonDeterministicWarning, SkippedSample
-from forebay._src.trace import Trace, trace
-from forebay._src.user_errors import SkipSample
+from forebay._src.sources.stored_sources import from_litdata, from_mds, from_megatron, from_tokens
+from forebay._src.sources.table_sources import from_table
 
 __all__ = [
     "IMAGENET_MEAN",

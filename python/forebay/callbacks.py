@@ -18,7 +18,7 @@ import importlib
 from typing import Any, Protocol
 
 from forebay._src import arguments
-from forebay._src.waits import Totals
+from forebay._src.iteration.waits import Totals
 from forebay.errors import InvalidPipelineError
 
 __all__ = ["Log", "Monitor", "mlflow", "tensorboard", "wandb"]

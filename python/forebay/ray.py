@@ -3,7 +3,7 @@
 See `workers`, and docs/ray.md. Ray itself is imported when it is needed, and is no requirement of Forebay.
 """
 
-from forebay._src.ray_fleet import RayEvent, RayWorker
-from forebay._src.ray_workers import RayWorkers, workers
+from forebay._src.service.ray_fleet import RayEvent, RayWorker
+from forebay._src.service.ray_workers import RayWorkers, workers
 
 __all__ = ["RayEvent", "RayWorker", "RayWorkers", "workers"]

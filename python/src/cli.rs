@@ -41,7 +41,7 @@ struct PythonHost {
 impl forebay_cli::Host for PythonHost {
     fn run_file(&self, path: &Path, args: &[String], service: Option<&str>) -> Result<i32> {
         Python::attach(|py| {
-            let module = py.import("forebay._src.cli").map_err(|e| from_exception(py, &e))?;
+            let module = py.import("forebay._src.command_line.cli").map_err(|e| from_exception(py, &e))?;
             let code = module.call_method1("run_file", (path, args, service)).and_then(|c| c.extract());
             code.map_err(|e| as_error(py, &e))
         })
@@ -49,7 +49,7 @@ impl forebay_cli::Host for PythonHost {
 
     fn explain_file(&self, path: &Path, splits: bool, json: bool) -> Result<String> {
         Python::attach(|py| {
-            let module = py.import("forebay._src.cli").map_err(|e| from_exception(py, &e))?;
+            let module = py.import("forebay._src.command_line.cli").map_err(|e| from_exception(py, &e))?;
             let text = module.call_method1("explain_file", (path, splits, json)).and_then(|t| t.extract());
             text.map_err(|e| as_error(py, &e))
         })
@@ -57,7 +57,7 @@ impl forebay_cli::Host for PythonHost {
 
     fn quarantine(&self, action: &str, files: &[PathBuf], sample: Option<&str>, json: bool) -> Result<(String, i32)> {
         Python::attach(|py| {
-            let module = py.import("forebay._src.quarantine").map_err(|e| from_exception(py, &e))?;
+            let module = py.import("forebay._src.iteration.quarantine").map_err(|e| from_exception(py, &e))?;
             let files: Vec<_> = files.iter().map(|f| f.to_string_lossy().into_owned()).collect();
             let done = module.call_method1("command", (action, files, sample, json)).and_then(|d| d.extract());
             done.map_err(|e| as_error(py, &e))
@@ -77,7 +77,7 @@ impl forebay_cli::Host for PythonHost {
     }
 
     fn warm(&self, options: &WarmOptions, path: &Path) -> Result<Vec<Warmed>> {
-        ask("forebay._src.warm", "warm", options, path)
+        ask("forebay._src.command_line.warm", "warm", options, path)
     }
 
     fn functions(&self) -> Arc<dyn Functions> {

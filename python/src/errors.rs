@@ -108,7 +108,7 @@ const READ_ONLY: &str = "the values that a function gets are read-only, because 
 /// Makes an error from an exception that a user's function raised, with the user's own frames.
 pub(crate) fn from_user(py: Python<'_>, exception: &PyErr) -> Error {
     let text = || -> PyResult<(String, String, Option<String>)> {
-        let module = py.import(intern!(py, "forebay._src.user_errors"))?;
+        let module = py.import(intern!(py, "forebay._src.functions.user_errors"))?;
         module.call_method1(intern!(py, "describe"), (exception.value(py), exception.traceback(py)))?.extract()
     };
     match text() {

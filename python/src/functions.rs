@@ -381,12 +381,12 @@ impl Drop for PyFunctions {
 
 /// Returns whether an exception means that modules of this process have the names of the pickle's modules.
 fn is_other_modules(py: Python<'_>, exception: &PyErr) -> bool {
-    let class = py.import("forebay._src.shipping").and_then(|m| m.getattr("OtherModulesError"));
+    let class = py.import("forebay._src.functions.shipping").and_then(|m| m.getattr("OtherModulesError"));
     class.is_ok_and(|class| exception.is_instance(py, &class))
 }
 
 fn generators(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    py.import(intern!(py, "forebay._src.randomness"))?.getattr(intern!(py, "Generators"))?.call0()
+    py.import(intern!(py, "forebay._src.functions.randomness"))?.getattr(intern!(py, "Generators"))?.call0()
 }
 
 fn truth(value: &Bound<'_, PyAny>, row: usize) -> PyResult<bool> {

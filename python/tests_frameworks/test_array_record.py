@@ -18,7 +18,7 @@ import pytest
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 from array_record.python.array_record_module import ArrayRecordWriter
 from forebay import errors as E
-from forebay._src import array_records, library_sources
+from forebay._src.sources import array_records, library_sources
 
 #: Records of each file: one has none, and the names are not in the order of the sizes.
 COUNTS = {"b-train.array_record-00000-of-00002": 211, "b-train.array_record-00001-of-00002": 0, "a.arrayrecord": 37,

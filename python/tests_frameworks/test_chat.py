@@ -133,7 +133,7 @@ def test_messages_of_a_data_set_are_its_lists_of_structs(tmp_path):
 
 
 def test_the_golden_file_is_what_transformers_makes(today):
-    """`python/tests/test_chat.py` compares with this file, without transformers."""
+    """`python/tests/ops/test_chat.py` compares with this file, without transformers."""
     cases = []
     for shape, (template, special, kinds) in SHAPES.items():
         tokenizer = theirs("byte level", shape)

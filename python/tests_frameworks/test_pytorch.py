@@ -11,7 +11,7 @@ import forebay as fb
 import numpy as np
 import pytest
 import torch
-from forebay._src.torch_device import Mover
+from forebay._src.frameworks.torch_device import Mover
 from torch.distributed import checkpoint
 from torchdata.stateful_dataloader import StatefulDataLoader
 

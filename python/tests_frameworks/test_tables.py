@@ -8,7 +8,7 @@ import io
 import forebay as fb
 import numpy as np
 import pytest
-from forebay._src import hf_source
+from forebay._src.sources import hf_source
 from PIL import Image
 
 datasets = pytest.importorskip("datasets")

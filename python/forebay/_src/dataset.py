@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from forebay._src import habits
-from forebay._src.annotate_ops import AnnotateOps
-from forebay._src.audio_ops import AudioOps
-from forebay._src.augment_ops import AugmentOps
-from forebay._src.chat_ops import ChatOps
-from forebay._src.crop_ops import CropOps
-from forebay._src.detection_ops import DetectionOps
-from forebay._src.framework_ops import FrameworkOps
-from forebay._src.image_ops import ImageOps
-from forebay._src.inspect_ops import InspectOps
-from forebay._src.iteration_ops import IterationOps
-from forebay._src.join_ops import JoinOps
-from forebay._src.level_ops import LevelOps
-from forebay._src.many_ops import ManyOps
-from forebay._src.mix_ops import MixOps
-from forebay._src.row_ops import RowOps
-from forebay._src.speed_ops import SpeedOps
-from forebay._src.text_ops import TextOps
-from forebay._src.training_ops import TrainingOps
+from forebay._src.images.annotate_ops import AnnotateOps
+from forebay._src.images.augment_ops import AugmentOps
+from forebay._src.images.crop_ops import CropOps
+from forebay._src.images.detection_ops import DetectionOps
+from forebay._src.images.image_ops import ImageOps
+from forebay._src.images.level_ops import LevelOps
+from forebay._src.images.mix_ops import MixOps
+from forebay._src.images.warp_ops import WarpOps
+from forebay._src.ops.audio_ops import AudioOps
+from forebay._src.ops.framework_ops import FrameworkOps
+from forebay._src.ops.inspect_ops import InspectOps
+from forebay._src.ops.iteration_ops import IterationOps
+from forebay._src.ops.join_ops import JoinOps
+from forebay._src.ops.many_ops import ManyOps
+from forebay._src.ops.row_ops import RowOps
+from forebay._src.ops.speed_ops import SpeedOps
+from forebay._src.text.chat_ops import ChatOps
+from forebay._src.text.text_ops import TextOps
+from forebay._src.text.training_ops import TrainingOps
 from forebay._src.usage import name_methods
-from forebay._src.warp_ops import WarpOps
 
 
 class _Named(type):

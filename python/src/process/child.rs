@@ -32,7 +32,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The code that it runs: the host, found on the path of this process.
 const START: &str = "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('FOREBAY_FUNCTION_PATH')); \
-                     from forebay._src.function_host import main; main()";
+                     from forebay._src.functions.function_host import main; main()";
 
 /// The command that starts Python.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from forebay._src.bench import clock, data
 from forebay._src.bench.ours import IMAGES_BATCH, RECORDS_BATCH
-from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
+from forebay._src.images.image_ops import IMAGENET_MEAN, IMAGENET_STD
 
 NAMES = ("tensorflow", "torch")
 SHUFFLE_BUFFER = 10_000

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from forebay import _native
-from forebay._src import arguments, security
+from forebay._src import arguments
 from forebay._src.cluster import place
 from forebay._src.cluster.place import Place, Request, Tell
 from forebay._src.cluster.status import ClusterStatus
-from forebay._src.security import Credentials, Tls
-from forebay._src.service import Service
+from forebay._src.service import security
+from forebay._src.service.security import Credentials, Tls
+from forebay._src.service.service import Service
 from forebay.errors import InvalidPipelineError, UnavailableError
 
 #: Seconds that a service may take to start, by default: an image of gigabytes may be pulled.

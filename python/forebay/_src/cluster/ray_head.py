@@ -19,8 +19,8 @@ from collections import deque
 from typing import Any
 
 from forebay import _native
-from forebay._src.ray_host import LINE_CHARACTERS, READ_CHARACTERS, TAIL_LINES, _node_address
-from forebay._src.ray_workers import RayWorkers, workers
+from forebay._src.service.ray_host import LINE_CHARACTERS, READ_CHARACTERS, TAIL_LINES, _node_address
+from forebay._src.service.ray_workers import RayWorkers, workers
 
 #: Seconds that a dispatcher may take to listen, and to end.
 START_SECONDS = 60.0

@@ -21,7 +21,7 @@ from forebay import examples
 from forebay._src.dataset import Dataset
 from forebay._src.demo.classifier import Batch, Classifier
 from forebay._src.demo.pipelines import BATCH, Labels, first, held_out, prefix, second
-from forebay._src.service import Service, up
+from forebay._src.service.service import Service, up
 
 SEED = 7
 #: The second job begins with the same ops as the first one.

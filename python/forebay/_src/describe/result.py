@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from forebay._src.command_line.terminal import cell, table
 from forebay._src.schema import Column
-from forebay._src.terminal import cell, table
 from forebay.errors import InvalidPipelineError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from forebay._src.terminal import clean
+from forebay._src.command_line.terminal import clean
 from forebay._src.written import Step
 
 Level = Literal["error", "warning", "hint"]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from forebay._src.first_samples import first, same
+from forebay._src.functions.user_errors import SkipSample
+from forebay._src.iteration.first_samples import first, same
 from forebay._src.lint import as_expression, code
 from forebay._src.lint.columns import used
 from forebay._src.lint.finding import Finding
-from forebay._src.user_errors import SkipSample
 from forebay._src.written import Step, Written
 from forebay.errors import ForebayError
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from forebay._src.first_samples import first
+from forebay._src.functions.tolerance import SkippedSample
+from forebay._src.iteration.first_samples import first
 from forebay._src.lint import columns, functions, measured
 from forebay._src.lint.finding import Finding, Level
-from forebay._src.tolerance import SkippedSample
 from forebay._src.written import Step, Written
 from forebay.errors import ClosedError, DataError, ForebayError, FunctionError
 
@@ -70,7 +70,7 @@ def lint(file: str | os.PathLike[str], run: bool = True) -> Report:
     Raises:
         NotFoundError: There is no such script, or it defines no dataset.
     """
-    from forebay._src.cli import datasets_of
+    from forebay._src.command_line.cli import datasets_of
 
     report = Report(os.fspath(file))
     try:

@@ -8,8 +8,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from forebay._src.first_samples import bytes_of, ended
-from forebay._src.terminal import clean, size, table
+from forebay._src.command_line.terminal import clean, size, table
+from forebay._src.iteration.first_samples import bytes_of, ended
 from forebay._src.written import Written, beginning
 
 if TYPE_CHECKING:

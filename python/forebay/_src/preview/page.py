@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from forebay._src.command_line.terminal import cell, clean
 from forebay._src.preview.stages import Stage
 from forebay._src.preview.thumbnails import data_url
-from forebay._src.terminal import cell, clean
 
 #: The most characters of a text, of a name and of an op.
 _TEXT_MAX, _NAME_MAX, _OP_MAX = 600, 80, 200

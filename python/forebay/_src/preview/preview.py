@@ -7,10 +7,10 @@ import os
 import pathlib
 from typing import TYPE_CHECKING
 
-from forebay._src.first_samples import ROWS_MAX, first
+from forebay._src.command_line.terminal import clean
+from forebay._src.iteration.first_samples import ROWS_MAX, first
 from forebay._src.preview import page, sheet
 from forebay._src.preview.stages import stages
-from forebay._src.terminal import clean
 from forebay._src.written import Written
 from forebay.errors import ForebayError, NotFoundError
 
@@ -47,7 +47,7 @@ def preview(
     Raises:
         NotFoundError: There is no such script or dataset.
     """
-    from forebay._src.cli import datasets_of
+    from forebay._src.command_line.cli import datasets_of
 
     found = datasets_of(file, "preview")
     if dataset is not None:

@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 import numpy as np
+from forebay._src.command_line.terminal import cell, clean
 from forebay._src.preview.stages import Stage
 from forebay._src.preview.thumbnails import SIDE, pixels
-from forebay._src.terminal import cell, clean
 from forebay.errors import UnavailableError
 
 _GAP, _LINE = 8, 14

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from forebay._src.first_samples import first, same
-from forebay._src.tolerance import SkippedSample
+from forebay._src.functions.tolerance import SkippedSample
+from forebay._src.iteration.first_samples import first, same
 from forebay._src.written import Step, Written
 from forebay.errors import ForebayError
 

@@ -3,7 +3,7 @@
 //! The result of an op on a missing value is missing, except for `is_null`, `fill_null`, `stack` (not-a-number), `&`
 //! and `|` (Kleene's), and the side that `where` does not take. So a row that passes a filter has every column without
 //! which the predicate cannot be true, and each side of `where` is typed with the knowledge of its condition.
-//! Invariant: a column that is declared present here is present in every row; python/tests/test_narrowing.py checks
+//! Invariant: a column that is declared present here is present in every row; python/tests/expressions/test_narrowing.py checks
 //! that on random conditions.
 
 use std::collections::BTreeSet;

@@ -1,0 +1,1 @@
+"""The `forebay` command: the parts that are written in Python."""

@@ -1,0 +1,231 @@
+"""Functions of texts and lists in expressions: `fb.col("name").str.lower()`, `fb.col("ids").list.slice(0, 512)`.
+
+They are grouped as in pandas and polars. Places in texts count characters, as in Python; a missing value stays missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from forebay._src.expr.expr_times import unit_of
+
+if TYPE_CHECKING:
+    from forebay._src.expr.expr import Expr
+
+
+class _Functions:
+    """Functions of one kind of column."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Expr) -> None:
+        self._of = of
+
+    def _call(self, space: str, name: str, args: tuple[Any, ...], call: dict[str, Any]) -> Expr:
+        return self._of._called(f".{space}.{name}({', '.join(map(repr, args))})", call)
+
+    def len(self) -> Expr:
+        """How many characters or items there are, as int64."""
+        return self._of.len()
+
+
+class TextFunctions(_Functions):
+    """Functions of strings. Bytes need `.cast(str)` first.
+
+    >>> import forebay as fb
+    >>> ds = fb.from_dict({"name": [" Ada Lovelace ", "Alan Turing"]})
+    >>> ds = ds.with_column("last", fb.col("name").str.strip().str.split(" ", -1).str.lower())
+    >>> [row["last"] for row in ds]
+    ['lovelace', 'turing']
+    """
+
+    __slots__ = ()
+
+    def lower(self) -> Expr:
+        """In lower case, as Python's `str.lower`."""
+        return self._text("lower", (), {})
+
+    def upper(self) -> Expr:
+        """In upper case, as Python's `str.upper`."""
+        return self._text("upper", (), {})
+
+    def strip(self, chars: str | None = None) -> Expr:
+        """Without white space, or these characters, at both ends, as Python's `str.strip`."""
+        return self._text("strip", () if chars is None else (chars,), {"chars": _word("strip", "chars", chars, True)})
+
+    def slice(self, start: int | None = None, stop: int | None = None) -> Expr:
+        """The characters from `start` to before `stop`, as Python's `text[start:stop]`.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"file": ["cat.jpg", "dog.png"]})
+        >>> [row["kind"] for row in ds.with_column("kind", fb.col("file").str.slice(-3))]
+        ['jpg', 'png']
+        """
+        return self._call("str", "slice", (start, stop), {"fn": "substring", **_slice(start, stop)})
+
+    def contains(self, text: str) -> Expr:
+        """Whether this text is in it, letter by letter; `search` takes patterns."""
+        return self._text("contains", (text,), {"text": _word("contains", "text", text)})
+
+    def starts_with(self, text: str) -> Expr:
+        """Whether it begins with this text."""
+        return self._text("starts_with", (text,), {"text": _word("starts_with", "text", text)})
+
+    def ends_with(self, text: str) -> Expr:
+        """Whether it ends with this text."""
+        return self._text("ends_with", (text,), {"text": _word("ends_with", "text", text)})
+
+    def replace(self, old: str, new: str) -> Expr:
+        """With each `old` replaced by `new`, letter by letter, as Python's `str.replace`."""
+        words = {"old": _word("replace", "old", old), "new": _word("replace", "new", new)}
+        return self._text("replace", (old, new), words)
+
+    def match(self, pattern: str) -> Expr:
+        """Whether the pattern matches at the beginning, as Python's `re.match`.
+
+        Patterns are those of Rust's `regex` crate, which takes linear time on any text. They are written as in Python,
+        but have no look-around and no back-references. `^` and `$` are the ends of the text.
+        """
+        return self._text("match", (pattern,), {"pattern": _word("match", "pattern", pattern), "from_start": True})
+
+    def search(self, pattern: str) -> Expr:
+        r"""Whether the pattern matches anywhere, as Python's `re.search`; patterns are those of `match`.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"text": ["call 555-0199", "no number"]})
+        >>> [row["text"] for row in ds.filter(fb.col("text").str.search(r"\d{3}-\d{4}"))]
+        ['call 555-0199']
+        """
+        return self._text("search", (pattern,), {"pattern": _word("search", "pattern", pattern), "from_start": False})
+
+    def split(self, separator: str, index: int | None = None) -> Expr:
+        """Its parts between separators, a list of strings, as Python's `text.split(separator)`.
+
+        With `index`, only the part at this index, which counts from the end if negative. It is missing if the text has
+        fewer parts.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"tags": ["cat,pet", "dog"]}).with_column("tags", fb.col("tags").str.split(","))
+        >>> ds.schema, [row["tags"] for row in ds]
+        (Schema(tags: string[?]), [['cat', 'pet'], ['dog']])
+        """
+        part = {"separator": _word("split", "separator", separator)}
+        if index is None:
+            return self._call("str", "split", (separator,), {"fn": "split_all", **part})
+        return self._text("split", (separator, index), {**part, "index": _place("split", "index", index)})
+
+    def to_int(self, base: int = 10) -> Expr:
+        """The whole number that the text spells in a base, as int64: Python's `int(text, base)`, without underscores.
+
+        A text that spells no number is an error of its sample.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"id": ["ff", "0x10"]}).with_column("id", fb.col("id").str.to_int(16))
+        >>> [int(row["id"]) for row in ds]
+        [255, 16]
+        """
+        return self._text("to_int", (base,), {"base": _place("to_int", "base", base)})
+
+    def to_time(self, unit: str) -> Expr:
+        """The time that it writes (ISO 8601), as int64: how many `unit` since 1970-01-01 00:00 UTC.
+
+        It reads `2024-02-29`, `2024-02-29 13:45` and `2024-02-29T13:45:10.25+01:00`. A time without a zone is one of
+        UTC. What is below the unit is cut off. A text that writes no time is an error of its sample.
+
+        Args:
+            unit: `"D"` (days), `"s"`, `"ms"`, `"us"` or `"ns"`.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"day": ["2024-02-29"]}).with_column("day", fb.col("day").str.to_time("D"))
+        >>> [int(row["day"]) for row in ds.with_column("day", fb.col("day").dt("D").ordinal_day())]
+        [60]
+        """
+        return self._text("to_time", (unit,), {"unit": unit_of("to_time", unit).lower()})
+
+    def to_float(self) -> Expr:
+        """The number that the text spells, as float64: `cast("float64")`."""
+        return self._of.cast("float64")
+
+    def _text(self, name: str, args: tuple[Any, ...], call: dict[str, Any]) -> Expr:
+        given = {key: value for key, value in call.items() if key != "chars" or value is not None}
+        return self._call("str", name, args, {"fn": "match" if name == "search" else name, **given})
+
+
+class ListFunctions(_Functions):
+    """Functions of lists and arrays: columns like `int32[?]`, `float32[8]` or `string[?]`.
+
+    Lists of strings have `get slice len contains join`.
+
+    >>> import forebay as fb, numpy as np
+    >>> ds = fb.from_dict({"x": [np.array([1, 2, 3]), np.array([4])]})
+    >>> ds = ds.with_column("mean", fb.col("x").list.mean()).with_column("last", fb.col("x").list.get(-1))
+    >>> [(float(row["mean"]), int(row["last"])) for row in ds]
+    [(2.0, 3), (4.0, 4)]
+    """
+
+    __slots__ = ()
+
+    def get(self, index: int) -> Expr:
+        """The item at `index` of the first dimension, from the end if negative. A list without it is an error."""
+        return self._call("list", "get", (index,), {"fn": "get", "index": _place("get", "index", index)})
+
+    def slice(self, start: int | None = None, stop: int | None = None) -> Expr:
+        """The items from `start` to before `stop` of the first dimension, as Python's `items[start:stop]`."""
+        return self._call("list", "slice", (start, stop), {"fn": "slice", **_slice(start, stop)})
+
+    def contains(self, text: str) -> Expr:
+        """Whether this text is one of a list of strings.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"id": [1, 2], "tags": [["cat", "pet"], ["dog"]]})
+        >>> [int(row["id"]) for row in ds.filter(fb.col("tags").list.contains("dog"))]
+        [2]
+        """
+        return self._call("list", "contains", (text,), {"fn": "has_item", "text": _word("contains", "text", text)})
+
+    def join(self, separator: str = "") -> Expr:
+        """The strings of a list as one, as Python's `separator.join(list)`."""
+        word = _word("join", "separator", separator)
+        return self._call("list", "join", (separator,), {"fn": "join", "separator": word})
+
+    def sum(self) -> Expr:
+        """The sum of all numbers of a row: int64 or uint64 of whole numbers, else of the same dtype."""
+        return self._call("list", "sum", (), {"fn": "sum"})
+
+    def mean(self) -> Expr:
+        """The mean of all numbers of a row, a float; missing where there are none."""
+        return self._call("list", "mean", (), {"fn": "mean"})
+
+    def min(self) -> Expr:
+        """The least number of a row; missing where there are none."""
+        return self._call("list", "min", (), {"fn": "min"})
+
+    def max(self) -> Expr:
+        """The greatest number of a row; missing where there are none."""
+        return self._call("list", "max", (), {"fn": "max"})
+
+
+def _slice(start: Any, stop: Any) -> dict[str, Any]:
+    ends = {"start": start, "stop": stop}
+    return {name: None if end is None else _place("slice", name, end) for name, end in ends.items()}
+
+
+def _place(function: str, name: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{function}: {name} is an integer, not {type(value).__name__}")
+    place = int(value.__index__())
+    if not -(2**63) <= place < 2**63 or (name == "base" and not 2 <= place <= 36):
+        raise ValueError(f"{function}: {name}={place} is out of range" + ("; use 2 to 36" if name == "base" else ""))
+    return place
+
+
+def _word(function: str, name: str, value: Any, may_be_none: bool = False) -> str | None:
+    if value is None and may_be_none:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{function}: {name} is a string, not {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{function}: {name} {value!r} is not valid Unicode: it has a surrogate by itself") from None
+    return str(value)

@@ -1,0 +1,1 @@
+"""Datasets for PyTorch, JAX, Keras and TensorFlow."""

@@ -1,0 +1,1 @@
+"""Users' Python functions: their names, their bytes, the process they run in, their errors."""

@@ -1,0 +1,1 @@
+"""Ops on images, and on the boxes, masks and points that belong to them."""

@@ -1,0 +1,154 @@
+"""`save` writes and `load` reads the rows of a dataset in files, in a folder here or in a store."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from forebay import _native
+from forebay._src import arguments
+from forebay.errors import InvalidPipelineError, NotFoundError, UnavailableError
+
+if TYPE_CHECKING:
+    from forebay._src.iteration.iterator import DatasetIterator
+
+#: The least bytes of rows in a file, except the last. A file that was not finished when a process died is rewritten.
+FILE_BYTES = {"arrow": 256 << 20, "parquet": 256 << 20, "tar": 256 << 20, "mds": 64 << 20}
+
+Format: TypeAlias = Literal["arrow", "parquet", "tar", "mds"]
+"""The formats of saved files."""
+
+Compression: TypeAlias = Literal["zstd", "snappy"]
+"""The compressions of Parquet files."""
+
+
+class Saved(NamedTuple):
+    """The result of `Dataset.save`."""
+
+    path: str
+    """The folder."""
+    rows: int
+    """The samples in it; with several writers, those of this one."""
+    files: int
+    """The files with samples; with several writers, those of this one."""
+
+
+class Options(NamedTuple):
+    """The user's options of `save` for the files."""
+
+    seed: int
+    epochs: int
+    consumer: tuple[int, int] | None
+    format: Format
+    compression: Compression | None
+    file_bytes: int
+    overwrite: bool
+
+
+def folder(path: arguments.PathLike, op: str) -> str:
+    """Checks a folder's path."""
+    text = arguments.path(path, op)
+    if not text:
+        raise InvalidPipelineError(f"{op}: the folder has no name", {"hint": "'.' is this folder"})
+    if found := re.match(r"(s3a?|gs|az|abfss?|https?|file):/(?!/)", text):
+        message = f"{op}: {text!r} is neither a path nor a url"
+        raise InvalidPipelineError(message, {"hint": f"a url begins with {found[1]}://"})
+    if text.startswith("file://"):
+        text = text.removeprefix("file://")
+    if "://" not in text:
+        return os.path.abspath(text)
+    if wrong := sorted(set("*?[]{}#%") & set(text)):
+        hint = "use letters, digits, '/', '-', '_' and '.'"
+        raise InvalidPipelineError(
+            f"{op}: {text!r} has {wrong[0]!r}, which means something else in urls", {"hint": hint}
+        )
+    return text.rstrip("/")
+
+
+def options(
+    format: str,
+    compression: str | None,
+    file_bytes: int | None,
+    consumers: tuple[int, int] | None,
+    seed: int,
+    epochs: int,
+    overwrite: bool,
+) -> Options:
+    """Checks the user's options of `save` for the files."""
+    kind = arguments.choice(format, "save", "format", *FILE_BYTES)
+    if compression is not None:
+        arguments.choice(compression, "save", "compression", "zstd", "snappy")
+        if kind != "parquet":
+            hint = 'format="parquet" compresses; of other files compress the columns yourself, as JPEG does'
+            raise InvalidPipelineError(f"save: {kind} files are not compressed", {"hint": hint})
+    consumer = arguments.consumers_or_none(consumers, "save")
+    size = FILE_BYTES[kind] if file_bytes is None else arguments.whole(file_bytes, "save", "file_bytes", 1)
+    return Options(
+        arguments.seed(seed, "save"),
+        arguments.whole(epochs, "save", "epochs", 1),
+        None if consumer == (0, 1) else consumer,
+        kind,  # type: ignore[arg-type]
+        ("zstd" if kind == "parquet" else None) if compression is None else compression,  # type: ignore[arg-type]
+        size,
+        arguments.flag(overwrite, "save", "overwrite"),
+    )
+
+
+def write(pipeline: _native.Pipeline, iterator: DatasetIterator, path: str, options: Options) -> Saved:
+    """Writes all samples of an iterator, beginning after those that the folder already holds."""
+    writer = _native.SavedWriter.begin(path, pipeline, *options)
+    try:
+        if writer.state is not None:
+            iterator.load_state_dict(json.loads(writer.state))
+        with iterator, Bar(path, pipeline, options.epochs) as bar:
+            while not writer.complete:
+                written = iterator._write_to(writer)
+                bar.show(writer.rows)
+                if written is False:
+                    break
+                if written is not True:
+                    writer.end_part(json.dumps(written))
+            files, rows = writer.finish(json.dumps(iterator.state_dict()))
+    finally:
+        writer.close()
+    return Saved(path, rows, files)
+
+
+class Bar:
+    """Shows the progress on a terminal, if it takes longer than a second."""
+
+    def __init__(self, path: str, pipeline: _native.Pipeline, epochs: int) -> None:
+        self._bar = _native.Progress(f"saving to {path}", "samples")
+        count = pipeline.cardinality() if self._bar.shown else None
+        self._total = count * epochs if count and count > 0 else 0
+
+    def show(self, rows: int) -> None:
+        """Shows the number of rows written."""
+        self._bar.show(rows, self._total)
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.end()
+
+
+def files_in(path: str, partial: bool) -> tuple[str, list[str]]:
+    """Returns the format of the files that are saved in a folder, and their patterns."""
+    found = _native.saved(path)
+    if found is None:
+        raise NotFoundError(
+            "load: nothing is saved here", {"folder": path, "hint": "Dataset.save() writes such folders"}
+        )
+    if found.format == "mds":
+        hint = "from_mds(folder) reads them, as streaming.StreamingDataset does"
+        raise InvalidPipelineError(
+            "load: these are MDS files, which load() does not read", {"folder": path, "hint": hint}
+        )
+    if not found.complete and not (partial and found.patterns):
+        hint = "wait for it, or load what is there with partial=True; if nobody saves there any more, save() goes on"
+        message = f"load: this is being saved: {found.files} files are there so far"
+        raise UnavailableError(message, {"folder": path, "hint": hint})
+    return found.format, found.patterns

@@ -1,0 +1,1 @@
+"""A service: its processes on this machine, its status, and workers on a Ray cluster."""

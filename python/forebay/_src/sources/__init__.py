@@ -1,0 +1,1 @@
+"""Sources: functions that make a dataset of files, arrays, tables and other datasets."""

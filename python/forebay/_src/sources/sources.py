@@ -1,0 +1,478 @@
+"""Sources of samples.
+
+Paths may be one path or a list, with globs (`*.tar`) and braces (`{000..127}`), here or in a store (`s3://`, `gs://`,
+`az://`, `hf://datasets/`, `https://`).
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from forebay import _native
+from forebay._src import arguments, native_json
+from forebay._src.arguments import PathLike, Paths
+from forebay._src.dataset import Dataset
+from forebay._src.expr.expr import Expr
+from forebay._src.functions import pickling
+from forebay._src.iteration import saving
+from forebay._src.schema import to_fields
+from forebay._src.site import site
+from forebay._src.sources import adapters, hub
+from forebay._src.usage import COMPRESSION, CREDENTIALS, THREADS, explained
+from forebay.errors import DataError, ForebayError, InvalidPipelineError
+
+
+def from_files(paths: Paths) -> Dataset:
+    """Whole files, one for each sample: columns `path` and `bytes`."""
+    return _files("from_files", source="files", paths=arguments.paths(paths, "from_files"))
+
+
+def from_image_folder(root: PathLike) -> Dataset:
+    """A folder with one folder for each class, as torchvision's `ImageFolder`.
+
+    Columns: `image` (the encoded bytes), `label` (the class's place among the sorted names) and `path`.
+
+    Images are the files that end in jpg, jpeg, png, webp, bmp, gif, tif, tiff or ppm, in any case. `decode_image` reads
+    JPEG, PNG and WebP: for the others use `map` with your own decoder, such as Pillow, or convert them once.
+    """
+    return _files("from_image_folder", source="image_folder", root=arguments.path(root, "from_image_folder"))
+
+
+def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Dataset:
+    """Tar shards, as WebDataset writes them: members with the same base name form one sample.
+
+    Columns: `__key__`, and one of bytes for each extension. Shards may be compressed with gzip, zstd, bzip2 or xz.
+
+    Args:
+        paths: The files.
+        extensions: The members to read, by the part of their names after the first dot: `["jpg", "seg.png", "txt?"]`. A
+            member with `?` may be missing from a sample; a sample without one of the others is a `DataError`. Default:
+            those of the first 100 samples of the first shard (of those within its first 64 MiB); a member that some of
+            these lack may be missing.
+    """
+    named = arguments.columns(extensions, "from_tar", "extensions")
+    return _files("from_tar", source="tar", paths=arguments.paths(paths, "from_tar"), extensions=named)
+
+
+@explained(
+    'from_tfrecord(paths, features={"x": "int64", "ids": ("int64?", [None])})',
+    buffer_size=THREADS,
+    compression_type=COMPRESSION,
+    num_parallel_reads=THREADS,
+)
+def from_tfrecord(
+    paths: Paths, *, features: Literal["infer"] | Mapping[str, Any] | None = None, verify: bool = True
+) -> Dataset:
+    """TFRecord files, which may be compressed with gzip, zlib, zstd, bzip2 or xz.
+
+    Args:
+        paths: The files.
+        features: The features to parse of each `tf.train.Example` or `SequenceExample`: `{"name": dtype}` or `{"name":
+            (dtype, shape)}`, or `"infer"` to look at the first records. Default: none; the one column, `record`, has
+            the bytes. `"int64?"` may be missing; `("int64?", [None])` is an empty list if a record has none. A feature
+            list is `("int64", [None])` if each step has one value, and `("int64", [None, 4])` if each has four.
+        verify: Whether checksums are verified.
+    """
+    given: dict[str, Any] = {}
+    if isinstance(features, str):
+        if features != "infer":
+            raise InvalidPipelineError(
+                f"from_tfrecord: features={features!r}", {"hint": "use 'infer', or a dictionary"}
+            )
+        given = {"infer": True}
+    elif features is not None:
+        given = {"features": to_fields("from_tfrecord", features)}
+    paths = arguments.paths(paths, "from_tfrecord")
+    checked = arguments.flag(verify, "from_tfrecord", "verify")
+    return _files("from_tfrecord", source="tfrecord", paths=paths, verify=checked, **given)
+
+
+@explained(
+    'from_parquet(paths, columns=["a", "b"], filters=fb.col("a") > 5) reads these columns and rows alone',
+    storage_options=CREDENTIALS,
+)
+def from_parquet(
+    paths: Paths,
+    *,
+    columns: Iterable[str] | None = None,
+    nullable: str | Iterable[str] | None = None,
+    partitioning: Literal["hive"] | None = "hive",
+    merge_schemas: bool = False,
+    filters: Expr | None = None,
+) -> Dataset:
+    """Parquet files. A row in which a list is missing is a `DataError` of that row.
+
+    Every type is read: times as int64, in the file's unit; decimals as text; types that no column can hold, such as
+    lists of structs and maps, as JSON text (docs/reference.md has a table).
+
+    Args:
+        paths: The files.
+        columns: The columns to read; others are not even fetched. Default: all.
+        nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default: the
+            columns that the file's schema marks optional, except those without missing values by the footers of up to
+            16 files, spread over all.
+        partitioning: Whether folders `key=value` below a folder, or matched by a pattern, are columns: int64 if all
+            values are whole numbers, else texts. With None, only the columns of the files are read.
+        merge_schemas: Whether files may differ in their columns. Then the footers of all files are read, here and once:
+            a column that is not in a file is missing there, and numbers get the widest type. Default: files have the
+            columns of the first file, or raise a `DataError`.
+        filters: Reads only the rows for which this expression is true, as `filter` behind it would, also over columns
+            that are not in `columns`. Row groups and files are neither read nor counted if the statistics of a footer
+            or `key=value` in a path show that the expression is true for none of their rows.
+
+    >>> import pathlib, pyarrow, pyarrow.parquet, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for year in (2023, 2024):
+    ...         pathlib.Path(folder, f"year={year}").mkdir()
+    ...         pyarrow.parquet.write_table(pyarrow.table({"x": [1.5]}), f"{folder}/year={year}/part-0.parquet")
+    ...     ds = from_parquet(folder)
+    ...     ds.schema, [int(row["year"]) for row in ds]
+    (Schema(x: float64, year: int64), [2023, 2024])
+
+    A table to which a column was added, and of which a column got a wider type:
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     old = pyarrow.table({"x": pyarrow.array([1], pyarrow.int32())})
+    ...     pyarrow.parquet.write_table(old, folder + "/0.parquet")
+    ...     pyarrow.parquet.write_table(pyarrow.table({"x": [2**40], "name": ["new"]}), folder + "/1.parquet")
+    ...     ds = from_parquet(folder, merge_schemas=True)
+    ...     ds.schema, [row["name"] for row in ds]
+    (Schema(x: int64, name: string?), [None, 'new'])
+
+    A table that is sorted by a column, of which only the matching rows are read:
+
+    >>> import forebay as fb, numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = pyarrow.table({"day": np.arange(1000), "x": np.arange(1000)})
+    ...     pyarrow.parquet.write_table(table, folder + "/0.parquet", row_group_size=10)
+    ...     ds = from_parquet(folder, columns=["x"], filters=fb.col("day") >= 998)
+    ...     [int(row["x"]) for row in ds]
+    [998, 999]
+    """
+    if filters is None:
+        return _tables("from_parquet", "parquet", paths, columns, nullable, partitioning, merge_schemas)
+    if not isinstance(filters, Expr):
+        what = f"from_parquet: filters is {type(filters).__name__}, and must be an expression"
+        hint = 'write fb.col("x") > 5, and join conditions with & and |; for a Python function use .filter(function)'
+        raise InvalidPipelineError(what, {"hint": hint})
+    named = arguments.columns(columns, "from_parquet", "columns")
+    parts = filters.to_parts()
+    needed = [part["name"] for part in parts if part["expr"] == "col"]
+    read = None if named is None else list(dict.fromkeys([*named, *needed]))
+    ds = _tables("from_parquet", "parquet", paths, read, nullable, partitioning, merge_schemas, filter=parts)
+    ds = ds.filter(filters)
+    return ds if named is None or read == named else ds.select(named)
+
+
+@explained('from_arrow(paths, columns=["a", "b"]) reads these columns alone')
+def from_arrow(
+    paths: Paths,
+    *,
+    columns: Iterable[str] | None = None,
+    nullable: str | Iterable[str] | None = None,
+    partitioning: Literal["hive"] | None = "hive",
+    merge_schemas: bool = False,
+) -> Dataset:
+    """Arrow IPC files, which are also Feather files (version 2), and streams, compressed or not.
+
+    A record batch is decoded as a whole, so shuffled reading is faster with batches of a megabyte or less. Lists become
+    tensors of one dimension; the extension types `arrow.fixed_shape_tensor`, `arrow.variable_shape_tensor` and
+    `arrow.bool8` are supported; other types are converted as in `from_parquet`. A stream has no footer, so counting it
+    reads the heads of its messages, one by one.
+
+    Args:
+        paths: The files.
+        columns: The columns to decode. Default: all.
+        nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default:
+            those that the first file marks so (writers mark all columns by default).
+        partitioning: Whether folders `key=value` are columns, as in `from_parquet`.
+        merge_schemas: Whether files may differ in their columns, as in `from_parquet`.
+
+    Files of `pyarrow.ipc.new_stream`, and of `save_to_disk` of Hugging Face's datasets:
+
+    >>> import pyarrow, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = pyarrow.table({"text": ["a", "b"]})
+    ...     with pyarrow.ipc.new_stream(folder + "/data-00000-of-00001.arrow", table.schema) as writer:
+    ...         writer.write_table(table)
+    ...     [row["text"] for row in from_arrow(folder + "/*.arrow")]
+    ['a', 'b']
+    """
+    return _tables("from_arrow", "arrow", paths, columns, nullable, partitioning, merge_schemas)
+
+
+def load(path: PathLike, *, partial: bool = False) -> Dataset:
+    """Samples that `Dataset.save` wrote to a folder, in their order.
+
+    Arrow and Parquet files yield the columns that were saved. Tar archives yield the columns of `from_tar`. With
+    several writers the samples of the first come first, then those of the second.
+
+    Args:
+        path: The folder, here or in a store.
+        partial: Whether to read a folder that is still being written, or was not finished, as far as it is now.
+
+    Raises:
+        NotFoundError: Nothing is saved there.
+        UnavailableError: The folder is incomplete, and `partial` is false.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     saved = range(1000).shuffle().save(folder, seed=3)
+    ...     [int(row["id"]) for row in load(folder)] == [int(row["id"]) for row in range(1000).shuffle().iter(seed=3)]
+    True
+    """
+    format, patterns = saving.files_in(saving.folder(path, "load"), arguments.flag(partial, "load", "partial"))
+    if format == "tar":
+        return _files("load", source="tar", paths=patterns, extensions=None)
+    return _files("load", source=format, paths=patterns, columns=None, nullable=None)
+
+
+@explained("from_text(paths)", buffer_size=THREADS, compression_type=COMPRESSION, num_parallel_reads=THREADS)
+def from_text(paths: Paths) -> Dataset:
+    r"""Lines of text files, without their line ends: column `text`. A byte order mark before the first is left out.
+
+    Files may be compressed with gzip, zstd, bzip2 or xz.
+
+    >>> import gzip, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "a.gz").write_bytes(gzip.compress(b"one line\nanother\n"))
+    ...     [row["text"] for row in from_text(folder + "/*.gz")]
+    ['one line', 'another']
+    """
+    return _files("from_text", source="text", paths=arguments.paths(paths, "from_text"))
+
+
+def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Dataset:
+    """JSON objects, one on each line; nested fields have dotted names. Blank lines at the end are no rows.
+
+    Files may be compressed with gzip, zstd, bzip2 or xz.
+
+    Args:
+        paths: The files.
+        schema: The fields to read: `{"name": dtype}` or `{"name": (dtype, shape)}`. `"int64?"` may be missing, and
+            `("int64?", [None])` is an empty list if a line has none. A `"string"` is a text as it is, and any other
+            value as its JSON text. Default: the fields of the first 100 lines, or of up to 10,000 lines (4 MiB) while a
+            field has only nulls and empty lists; a list of numbers that some of them lack is read as text.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "a.jsonl").write_text('{"n": 1, "more": {"x": [0]}}')
+    ...     ds = from_jsonl(folder + "/*.jsonl", schema={"n": "float32", "more": "string", "of": "int64?"})
+    ...     [dict(row) for row in ds]
+    [{'n': np.float32(1.0), 'more': '{"x": [0]}', 'of': None}]
+    """
+    fields = None if schema is None else to_fields("from_jsonl", schema)
+    try:
+        return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"), fields=fields)
+    except DataError as error:
+        told = error.message.endswith("not an object") or "EOF while parsing" in error.message
+        if not told or str(error.context.get("file_line")) != "1":
+            raise
+        hint = "if the file is one array of objects: from_map_dataset(json.load(open(path))); else write it anew"
+        raise DataError(error.message, {**error.context, "hint": hint}) from None
+
+
+def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
+    """Arrays with the samples first; they travel with the pipeline.
+
+    Args:
+        data: A dictionary of arrays of the same length, or one array, whose column is `value`. Masked values of a
+            masked array are missing.
+
+    >>> from_numpy(np.zeros((3, 2), np.float32)).schema
+    Schema(value: float32[2])
+    """
+    if isinstance(data, (tuple, list)):
+        hint = 'name the columns, from_numpy({"x": x, "y": y}); or give one array, from_numpy(numpy.stack(arrays))'
+        message = f"from_numpy: a {type(data).__name__} of {len(data)} is neither one array nor a dictionary of them"
+        raise InvalidPipelineError(message, {"hint": hint})
+    if isinstance(data, (str, os.PathLike)):
+        hint = "open the file: from_numpy(numpy.load(path)); from_tokens reads flat files of whole numbers"
+        raise InvalidPipelineError("from_numpy: the name of a file is no array", {"hint": hint})
+    if hasattr(data, "columns") and hasattr(data, "iloc"):
+        raise InvalidPipelineError("from_numpy: a data frame is not an array", {"hint": _FRAME})
+    return _memory("from_numpy", data if isinstance(data, Mapping) else {"value": np.asanyarray(data)})
+
+
+def from_dict(data: Mapping[str, Any]) -> Dataset:
+    """Columns as lists (or arrays), of numbers, `str`, `bytes`, arrays; `None` where a value is missing.
+
+    >>> [row["name"] for row in from_dict({"name": ["a", None]})]
+    ['a', None]
+    """
+    if not isinstance(data, Mapping):
+        hint = _FRAME if hasattr(data, "iloc") else "give columns by name, as {'x': [1, 2], 'name': ['a', 'b']}"
+        message = f"from_dict: this is a {type(data).__name__}, not a dictionary of columns"
+        raise InvalidPipelineError(message, {"hint": hint})
+    return _memory("from_dict", data)
+
+
+def from_map_dataset(
+    dataset: adapters.MapDataset,
+    *,
+    columns: Sequence[str] | None = None,
+    schema: Mapping[str, Any] | None = None,
+    version: str | int | None = None,
+) -> Dataset:
+    """Any object with a length and items, such as `torch.utils.data.Dataset`. It is pickled into the pipeline.
+
+    Args:
+        dataset: The object. Its items are dictionaries, tuples or single values.
+        columns: Names for the parts of a tuple. Default: `"0"`, `"1"`, …; a single value is `value`.
+        schema: The columns of an item. Default: found by looking at the first four.
+        version: A text or number to change when the items change and the object does not, because it reads files.
+
+    >>> from_map_dataset([(1.0, "a"), (2.0, "b")], columns=["x", "name"]).schema
+    Schema(x: float64, name: string)
+    """
+    op = "from_map_dataset"
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise InvalidPipelineError(f"{op}: {type(dataset).__name__} has no length or no items")
+    items = adapters.Items(dataset, columns)
+    first = builtins.range(0 if schema is not None else min(_PROBE_ROWS, len(items)))
+    samples = [_named(op, lambda i: _native.take_row(items[i]), i) for i in first]
+    fields = _fields(op, schema, samples)
+    pickled, code = pickling.dumps(items, f"{op}: the dataset", version)
+    source = {"source": "map_dataset", "blob": "{blob}", "code": code, "rows": len(items), "fields": fields}
+    return _from_source(op, source, pickled)
+
+
+_SCHEMA = 'write schema={"x": "int64", "image": ("uint8", (32, 32, 3))}'
+_PARTIAL = "write functools.partial(function, ...)"
+
+
+@explained(
+    'from_generator(function, schema={"x": "int64"})',
+    args=_PARTIAL,
+    features=_SCHEMA,
+    gen_kwargs=_PARTIAL,
+    output_shapes=_SCHEMA,
+    output_signature=_SCHEMA,
+    output_types=_SCHEMA,
+)
+def from_generator(
+    function: Callable[[], Iterable[Any]],
+    *,
+    columns: Sequence[str] | None = None,
+    schema: Mapping[str, Any] | None = None,
+    version: str | int | None = None,
+) -> Dataset:
+    """A function that returns an iterator. It is called once for each epoch, and its samples keep their order.
+
+    Args:
+        function: The function. It yields dictionaries, tuples or single values.
+        columns: Names for the parts of a tuple. Default: `"0"`, `"1"`, …; a single value is `value`.
+        schema: The columns that it yields. Default: found by looking at the first four samples.
+        version: A text or number to change when its values change and its code does not, because it reads files.
+
+    >>> def squares():
+    ...     for i in (0, 1, 2):
+    ...         yield {"square": i * i}
+    >>> [int(row["square"]) for row in from_generator(squares)]
+    [0, 1, 4]
+    """
+    op = "from_generator"
+    if not callable(function):
+        raise InvalidPipelineError(
+            f"{op}: {type(function).__name__} cannot be called", {"hint": "give the function, not what it returns"}
+        )
+    generator = adapters.Generator(function, columns)
+    samples: list[Any] = []
+    if schema is None:
+        first = builtins.range(_PROBE_ROWS)
+        samples = _named(op, lambda: [_native.take_row(s) for s, _ in zip(generator(), first, strict=False)])
+    fields = _fields(op, schema, samples)
+    pickled, code = pickling.dumps(generator, f"{op}: the function {pickling.name_of(function)}", version)
+    source = {"source": "generator", "blob": "{blob}", "code": code, "fields": fields}
+    return _from_source(op, source, pickled)
+
+
+def range(start: int, stop: int | None = None, step: int = 1) -> Dataset:
+    """The integers from `start` below `stop`, as Python's `range`: one int64 column, `id`.
+
+    >>> [int(row["id"]) for row in range(2, 8, 3)]
+    [2, 5]
+    """
+    if stop is None:
+        start, stop = 0, start
+    limit = 2**63
+    names = {"start": start, "stop": stop, "step": step}
+    numbers = {name: arguments.whole(value, "range", name, -limit, limit - 1) for name, value in names.items()}
+    return _from_source("range", {"source": "range", **numbers}, None)
+
+
+_PROBE_ROWS = 4
+#: The hint for data from pandas.
+_FRAME = "write from_table(frame), or for a series from_numpy({'name': series.to_numpy()})"
+
+
+def _files(op: str, **source: Any) -> Dataset:
+    file, line = site()
+    return Dataset(_native.Pipeline.from_files(native_json.dumps(hub.pinned(source, op), op), op, file, line))
+
+
+def _tables(
+    op: str,
+    source: str,
+    paths: Paths,
+    columns: Iterable[str] | None,
+    nullable: str | Iterable[str] | None,
+    partitioning: Literal["hive"] | None,
+    merge_schemas: bool,
+    **more: Any,
+) -> Dataset:
+    """Files with their own columns, and columns from their paths."""
+    names = arguments.columns(columns, op, "columns")
+    missing = arguments.columns(nullable, op, "nullable")
+    merge = arguments.flag(merge_schemas, op, "merge_schemas")
+    hive = partitioning is not None and arguments.choice(partitioning, op, "partitioning", "hive") == "hive"
+    source_paths = arguments.paths(paths, op)
+    return _files(
+        op, source=source, paths=source_paths, columns=names, nullable=missing, hive=hive, merge=merge, **more
+    )
+
+
+def _memory(op: str, data: Mapping[str, Any]) -> Dataset:
+    file, line = site()
+    return Dataset(_native.Pipeline.from_memory(dict(data), op, file, line))
+
+
+def _from_source(op: str, source: dict[str, Any], pickle: bytes | None) -> Dataset:
+    file, line = site()
+    return Dataset(_native.Pipeline.from_source(native_json.dumps(source, op), pickle, op, file, line))
+
+
+def _named(op: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a user's code while the user writes the pipeline."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        from forebay._src.functions.user_errors import describe
+        from forebay.errors import FunctionError
+
+        message, traceback, _ = describe(error)
+        file, line = site()
+        context = {"traceback": traceback, "op": op, "line": f"{file}:{line}"}
+        raise FunctionError(f"{op}: the user's code {message}", context) from None
+
+
+def _fields(op: str, schema: Mapping[str, Any] | None, samples: list[Any]) -> list[dict[str, Any]]:
+    if schema is not None:
+        return to_fields(op, schema)
+    file, line = site()
+    if not samples:
+        raise InvalidPipelineError(
+            f"{op}: there is no sample to look at",
+            {"line": f"{file}:{line}", "hint": 'give schema={"column": "dtype", ...}'},
+        )
+    try:
+        found: list[dict[str, Any]] = json.loads(_native.fields_of_rows(samples))
+    except ForebayError as error:
+        context = {"op": op, "line": f"{file}:{line}", **error.context}
+        raise type(error)(f"{op}: an item {error.message}", context) from None
+    return found

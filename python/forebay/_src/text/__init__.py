@@ -1,0 +1,1 @@
+"""Ops on text: token ids, chats, and forms of text for training."""
