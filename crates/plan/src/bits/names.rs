@@ -21,13 +21,19 @@ use crate::source::Source;
 /// The tags of the stored form.
 const TAGS: [&str; 4] = ["op", "source", "expr", "fn"];
 
-/// Arguments that are newer than what has them, each with its name in the stored form, and the value if only that one is
+/// Arguments that are newer than what has them, each with its path in the stored form, and the value if only that one is
 /// new. A pipeline without the argument does not store it.
 const ARGUMENTS: &[(&str, &str, Option<&str>)] = &[
-    ("op crop", "corner", None),
-    ("op decode_image", "exif", None),
-    ("op decode_image", "mode", Some("LA")),
-    ("op decode_image", "mode", Some("RGBA")),
+    ("op crop", "/corner", None),
+    ("op decode_image", "/exif", None),
+    ("op decode_image", "/mode", Some("LA")),
+    ("op decode_image", "/mode", Some("RGBA")),
+    ("op pack", "/along", None),
+    ("op pack", "/cu_seqlens", None),
+    ("op part", "/from", None),
+    ("source combined", "/how/interleave", None),
+    ("source combined", "/how/mix/changes", None),
+    ("source combined", "/how/window", None),
 ];
 
 static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
@@ -65,10 +71,10 @@ fn collect(value: &Value, names: &mut BTreeSet<String>) {
         Value::Object(fields) => {
             let tagged = TAGS.iter().filter_map(|tag| Some(format!("{tag} {}", fields.get(*tag)?.as_str()?)));
             for name in tagged.filter(|name| KNOWN.contains(name)) {
-                let newer = ARGUMENTS.iter().filter(|(of, argument, value)| {
-                    *of == name && fields.get(*argument).is_some_and(|is| value.is_none_or(|value| is == value))
+                let newer = ARGUMENTS.iter().filter(|(of, argument, only)| {
+                    *of == name && value.pointer(argument).is_some_and(|is| only.is_none_or(|only| is == only))
                 });
-                names.extend(newer.map(|(of, argument, value)| argument_name(of, argument, *value)));
+                names.extend(newer.map(|(of, argument, only)| argument_name(of, argument, *only)));
                 names.insert(name);
             }
             fields.values().for_each(|field| collect(field, names));
@@ -79,6 +85,7 @@ fn collect(value: &Value, names: &mut BTreeSet<String>) {
 }
 
 fn argument_name(of: &str, argument: &str, value: Option<&str>) -> String {
+    let argument = argument.rsplit('/').next().unwrap_or_default();
     value.map_or_else(|| format!("{of} {argument}"), |value| format!("{of} {argument}={value}"))
 }
 
@@ -139,6 +146,8 @@ mod tests {
         let newer = names(r#"{"op": "decode_image", "column": "x", "mode": "RGBA", "exif": true}"#);
         assert_eq!(newer, ["op decode_image", "op decode_image exif", "op decode_image mode=RGBA"]);
         assert!(newer.iter().all(|name| known().contains(name)));
+        let window = r#"{"source": "combined", "how": {"window": {"size": 2}}, "parts": []}"#;
+        assert_eq!(names(window), ["source combined", "source combined window"]);
     }
 
     #[test]
