@@ -75,7 +75,7 @@ def test_pictures_without_room_are_the_same_and_those_with_are_found(photos):
     script = f"""
         import sys
         sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-        import cache.test_cache_small
+        from cache import test_cache_small
         test_cache_small.compare({str(photos)!r})
     """
     told = run(script, FOREBAY_CACHE_MEMORY=ROOM, FOREBAY_CACHE="")

@@ -20,7 +20,7 @@ SEED = 2
 RANK = """
 import json, sys
 import forebay as fb
-import iteration.test_even
+from iteration import test_even
 address, job, rank, even, timeout, state = json.loads(sys.argv[1])
 options = {} if even is None else {"even": even}
 ranks = test_even.pipeline().distribute(
