@@ -12,7 +12,7 @@ fn create(world: &mut World, kept: u32) -> usize {
     let batch = Op::Batch(ops::Batch { size: 2, drop_remainder: false });
     let graph = graph.then(Node::new(batch)).expect("a pipeline").to_json();
     let bits = NeededBits::from([("op batch".to_owned(), kept)]);
-    world.create(JobRecord { name: format!("job {kept}"), graph, bits, ..record(TWIN_OF) });
+    world.create(JobRecord { name: format!("of version {kept}"), graph, bits, ..record(TWIN_OF) });
     world.consumers.len() - 1
 }
 
@@ -43,7 +43,7 @@ fn only_workers_with_the_bits_that_a_job_began_with_compute_for_it() {
         let workers = world.state.list_workers(world.now, None).into_iter();
         workers.map(|w| w.differs.into_iter().map(|d| (d.job, d.difference)).collect()).collect::<Vec<Vec<_>>>()
     };
-    let why = ("job 2".to_owned(), "op batch (version 1, not 2)".to_owned());
+    let why = ("of version 2".to_owned(), "op batch (version 1, not 2)".to_owned());
     assert_eq!(differs(&world), [vec![why], vec![]]);
     // The second worker is replaced by one of the old version: the job waits, and the other jobs do not.
     let session = world.workers[1].session.take().expect("connected");

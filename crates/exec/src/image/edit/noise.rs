@@ -42,6 +42,8 @@ mod tests {
         // Draws are rounded towards zero, which takes half a level from each.
         assert!((mean - 4.84).abs() < 0.1 && (deviation - 11.64).abs() < 0.1, "{mean} {deviation}");
         noise(image, 0.0, 1e6, 9, &mut out);
-        assert!(out.iter().all(|v| matches!(v, 0 | 255 | 128)));
+        // A draw is within the levels once in ten thousand.
+        let within = out.iter().filter(|v| !matches!(v, 0 | 255)).count();
+        assert!(within < out.len() / 1000, "{within}");
     }
 }

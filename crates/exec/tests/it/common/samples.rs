@@ -145,7 +145,7 @@ fn calls() -> Vec<Sample> {
         sample(
             add("a", Call::ToTime { unit: TimeUnit::Us }),
             dates(),
-            vec![add("a", Call::ToTime { unit: TimeUnit::D })],
+            vec![add("b", Call::ToTime { unit: TimeUnit::D })],
         ),
         sample(add("a", buckets(&[2.0, 5.5])), vec![], vec![add("a", buckets(&[5.0, 2.0])), add("png", buckets(&[]))]),
         sample(add("a", hot(11)), vec![], vec![add("a", hot(0)), add("sized", hot(11))]),
@@ -451,6 +451,13 @@ fn levels() -> Vec<Sample> {
         hue: None,
         probability: 1.0,
     });
+    let larger = Op::Resize(ops::Resize {
+        column: column(),
+        height: 40,
+        width: 50,
+        antialias: true,
+        interpolation: Resample::default(),
+    });
     let spread = |probability| Op::RandomEqualize(ops::RandomEqualize { column: column(), probability });
     let sharpen =
         |factor| Op::RandomAdjustSharpness(ops::RandomAdjustSharpness { column: column(), factor, probability: 0.5 });
@@ -461,7 +468,8 @@ fn levels() -> Vec<Sample> {
         sample(invert(0.5), vec![], vec![invert(-1.0)]),
         // The rows have all levels, so they are darkened before.
         sample(stretch(0.5), vec![darker], vec![stretch(f64::NAN)]),
-        sample(spread(0.5), vec![], vec![spread(2.0)]),
+        // Pillow leaves an image of fewer than 256 pixels as it is.
+        sample(spread(0.5), vec![larger], vec![spread(2.0)]),
         sample(sharpen(2.0), vec![], vec![sharpen(-1.0), sharpen(f64::NAN)]),
         sample(permute(COLUMN), vec![], vec![permute("a"), permute("png")]),
         sample(noise(0.1, (0.05, 0.2)), vec![], vec![noise(2.0, (0.1, 0.1)), noise(0.0, (-0.1, 0.1))]),
