@@ -84,6 +84,8 @@ def _answer(request: urllib.request.Request, path: str, op: str) -> bytes:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
                 return bytes(answer.read(_ANSWER_MAX))
         except urllib.error.HTTPError as error:
+            # The error holds the connection.
+            error.close()
             if error.code not in _PASSING:
                 raise _refused(error.code, path, op) from None
             seen = f"status {error.code}"
