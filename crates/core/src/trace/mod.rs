@@ -46,7 +46,7 @@ pub enum Track {
 /// A piece of work, or a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
-    /// What was done.
+    /// The work of a span.
     pub name: Arc<str>,
     /// The process that did it: empty for this one, else the address of a worker.
     pub process: Arc<str>,
@@ -69,7 +69,7 @@ pub enum Keep {
     Last(usize),
 }
 
-/// What a recording held when it ended.
+/// The spans of a recording that ended.
 #[derive(Debug, Default)]
 pub struct Recorded {
     /// The spans, in the order in which they ended.
@@ -145,7 +145,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Ends the recording, and returns what it holds; `None` if none is running.
+    /// Ends the recording, and returns its spans; `None` if none is running.
     pub fn stop(&self) -> Option<Recorded> {
         self.on.store(false, Relaxed);
         let Recording { spans, dropped, from, .. } = self.lock().take()?;

@@ -115,7 +115,7 @@ impl Traces {
     /// Passes a trace on to its caller, part by part. It ends when either side does.
     ///
     /// # Errors
-    /// NotFound if nobody waits for it; Exhausted if it is too long.
+    /// NotFound if no caller waits for it; Exhausted if it is too long.
     pub(super) async fn put(
         &self,
         tenant: &str,

@@ -22,7 +22,7 @@ async fn a_worker_of_the_version_before_gets_no_splits_of_a_job_with_later_bits_
     let at = Running::start(dir.path(), |_| {})?;
     let job = open(&at, later("later")?).await?;
     drop(at);
-    // What the job began with is in the ledger.
+    // The ledger has the bits that the job began with.
     let at = Running::start(dir.path(), |_| {})?;
     let mut worker = Worker::hello(&at, 1, vec![]).await?;
     worker.want(4).await;

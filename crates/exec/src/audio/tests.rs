@@ -46,7 +46,7 @@ fn a_sound_cut_anywhere_is_an_error_or_ends_at_a_frame() {
     for (name, bytes) in golden() {
         let whole = decode(&bytes, BOUNDS).expect(&name);
         for len in (0..bytes.len()).step_by(61) {
-            // Vorbis, MP3 and ADTS are streams: what is there is a sound. The others state their lengths.
+            // Vorbis, MP3 and ADTS are streams: a part of one is a shorter sound. The others state their lengths.
             match decode(&bytes[..len], BOUNDS) {
                 Ok(sound) => {
                     let is_stream = ["ogg", "mp3", "aac"].iter().any(|end| name.ends_with(end));

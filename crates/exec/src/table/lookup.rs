@@ -49,7 +49,7 @@ pub(super) fn is_in(value: Value, values: &Values, rows: usize) -> Result<Value>
     Ok(Value::Numbers(numbers.with(DType::Bool, found)))
 }
 
-/// Returns what a table has for each value: nothing for a missing value, and where the table has nothing.
+/// Returns the table's entry for each value: missing for a missing value, and for a value without an entry.
 ///
 /// # Errors
 /// Internal where the plan's checks were passed by.

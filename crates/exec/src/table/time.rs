@@ -65,7 +65,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * DAYS_OF_ERA + in_era * 365 + in_era / 4 - in_era / 100 + in_year - DAYS_TO_1970
 }
 
-/// Reads times. What is below the unit is cut off.
+/// Reads times. Fractions of the unit are cut off.
 ///
 /// # Errors
 /// Data for a text that writes no time, or one that no number of the unit reaches.

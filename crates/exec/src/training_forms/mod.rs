@@ -1,6 +1,6 @@
 //! Token ids as a model trains on them: masked, with spans replaced, with the middle moved, with a prefix.
 //!
-//! Invariant: what a row becomes follows from its ids and from its own random stream, which (seed, epoch, op, sample)
+//! Invariant: the result of a row follows from its ids and from its own random stream, which (seed, epoch, op, sample)
 //! name. Each form draws in a fixed order.
 //!
 //! - `masked`: `mask_tokens`; `spans`: `corrupt_spans`; `middle`: `fill_in_middle`; `prefix`: `prefix_lm`

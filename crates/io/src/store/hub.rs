@@ -45,7 +45,7 @@ pub(super) struct Hub {
 /// Returns the path of a url in the store, `ORG/NAME@COMMIT/path`.
 ///
 /// # Errors
-/// What is wrong with the url.
+/// The fault of the url.
 pub(super) fn path(url: &Url) -> std::result::Result<Path, String> {
     if url.host_str() != Some("datasets") {
         return Err("hf:// addresses are those of data sets: hf://datasets/ORG/NAME@COMMIT/path".to_owned());

@@ -65,14 +65,14 @@ pub(crate) fn level(folder: &str, most: usize) -> Result<Level> {
 /// Says whether names of objects begin with a url and a slash.
 ///
 /// # Errors
-/// What the store says.
+/// The error of the store.
 pub(crate) fn is_prefix(folder: &str) -> Result<bool> {
     let (store, path) = parse(folder, &Allowed::everything())?;
     let uri = folder.to_owned();
     wait(async move { store.level(&path, &uri, usize::MAX, true).await }).map(|level| !level.is_empty())
 }
 
-/// What a url names.
+/// The part of the hub that a url names.
 #[derive(Debug)]
 pub(crate) enum Found {
     Folder,
@@ -82,7 +82,7 @@ pub(crate) enum Found {
 /// Looks at a url, with two requests at once: a folder hides an object of its name, as in lists. `None` when nothing is there.
 ///
 /// # Errors
-/// What the store says.
+/// The error of the store.
 pub(crate) fn look(uri: &str) -> Result<Option<Found>> {
     let (store, path) = parse(uri, &Allowed::everything())?;
     let uri = uri.to_owned();

@@ -17,7 +17,7 @@ const JOB_STATES: [&str; 5] = ["running", "waiting for workers", "no consumer", 
 
 /// Splits of a job that are listed.
 const SPLITS_LISTED_MAX: usize = 64;
-/// The most jobs that are listed of those that a worker does not compute.
+/// The most jobs in the list of jobs that a worker does not compute.
 const DIFFERENCES_LISTED_MAX: usize = 16;
 
 /// Leases in figures.

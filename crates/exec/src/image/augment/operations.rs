@@ -41,7 +41,7 @@ pub(super) const FOURTEEN: [Operation; 14] = [
     Operation::Equalize,
 ];
 
-/// What the greatest level of each operation means.
+/// The strength of each operation at the greatest level.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ranges {
     /// The slope of a shear.

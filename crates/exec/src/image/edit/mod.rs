@@ -83,7 +83,7 @@ pub(super) enum Edit {
         /// From 0 to 1.
         share: f32,
     },
-    /// The image becomes what it was at the beginning of the blend.
+    /// The image is reset to the beginning of the blend.
     MixCopy,
     /// Adds a share of the image to the blend.
     MixAdd {

@@ -37,13 +37,13 @@ pub(super) fn call(state: &mut State, value: &Value, method: &str, args: &[Value
     unknown_method_callback(state, value, method, args)
 }
 
-/// Takes bytes from what is left.
+/// Takes bytes from the rest of the budget.
 pub(super) fn spend(left: &mut usize, bytes: usize) -> Result<(), Error> {
     *left = left.checked_sub(bytes).ok_or_else(|| Error::from(ErrorKind::OutOfFuel))?;
     Ok(())
 }
 
-/// Takes the bytes of a value's text from what is left, at least.
+/// Takes at least the bytes of a value's text from the rest of the budget.
 fn measure(value: &Value, left: &mut usize) -> Result<(), Error> {
     match value.kind() {
         ValueKind::String => spend(left, value.as_str().map_or(0, str::len)),

@@ -9,7 +9,7 @@ use crate::ops::access::Access;
 use crate::ops::checks::coin;
 use crate::ops::spec::{About, BYTE_NS, Class, OpSpec};
 
-/// What is the same for all sounds after `normalize_audio`.
+/// The measure that is the same for all sounds after `normalize_audio`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loudness {

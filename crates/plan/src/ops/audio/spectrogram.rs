@@ -54,7 +54,7 @@ pub enum MelScale {
     Kaldi,
 }
 
-/// What is the same for all mel bands.
+/// The measure that is the same for all mel bands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MelNorm {

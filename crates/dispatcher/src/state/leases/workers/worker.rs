@@ -162,7 +162,7 @@ impl Worker {
         self.serves(tenant) && self.only.is_none_or(|only| only == key) && !self.differs.contains_key(&key.0)
     }
 
-    /// Compares the bits that the worker computes with those that a job began with. A difference goes to the log.
+    /// Compares the worker's bits with the bits that a job began with. A difference goes to the log.
     pub(in crate::state::leases) fn compare(&mut self, job: &Job) {
         if self.session.is_none() || job.is_over() {
             return;
