@@ -216,7 +216,7 @@ impl Track {
     }
 }
 
-/// Cuts the name of a span to [`NAME_MAX`] characters.
+/// Cuts the name of a span to 120 characters.
 pub fn short(name: &str) -> Arc<str> {
     match name.char_indices().nth(NAME_MAX) {
         Some((end, _)) => format!("{}…", &name[..end]).into(),
