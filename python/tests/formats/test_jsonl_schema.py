@@ -59,7 +59,8 @@ def test_a_field_that_begins_with_nulls_has_the_type_of_its_first_value(written)
     ds = fb.from_jsonl(path)
     assert str(ds.schema) == "Schema(v: float64?, tags: string[?], never: string?)"
     last, value = values(ds.skip(299), "v")
-    assert np.isnan(last) and value == 1.5
+    assert np.isnan(last)
+    assert value == 1.5
 
 
 def test_every_dtype(written):
