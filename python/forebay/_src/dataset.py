@@ -13,7 +13,6 @@ from forebay._src.images.image_ops import ImageOps
 from forebay._src.images.level_ops import LevelOps
 from forebay._src.images.mix_ops import MixOps
 from forebay._src.images.warp_ops import WarpOps
-from forebay._src.ops.audio_ops import AudioOps
 from forebay._src.ops.framework_ops import FrameworkOps
 from forebay._src.ops.inspect_ops import InspectOps
 from forebay._src.ops.iteration_ops import IterationOps
@@ -21,6 +20,8 @@ from forebay._src.ops.join_ops import JoinOps
 from forebay._src.ops.many_ops import ManyOps
 from forebay._src.ops.row_ops import RowOps
 from forebay._src.ops.speed_ops import SpeedOps
+from forebay._src.sound.audio_ops import AudioOps
+from forebay._src.sound.spectrum_ops import SpectrumOps
 from forebay._src.text.chat_ops import ChatOps
 from forebay._src.text.text_ops import TextOps
 from forebay._src.text.training_ops import TrainingOps
@@ -53,6 +54,7 @@ class Dataset(
     LevelOps,
     WarpOps,
     AudioOps,
+    SpectrumOps,
     TextOps,
     JoinOps,
     ChatOps,

@@ -110,7 +110,7 @@ def test_a_join_stands_behind_filters_and_in_mixes_and_runs_on_a_service(service
         ({"key": [1, 2], "x": [[1], [2]]}, {}, "'x' of the table is no number or string"),
         ({"other": [1, 2]}, {}, "no column 'key'"),
         ({"key": [1.5, math.nan], "x": [1, 2]}, {}, "is nan"),
-        ({"key": ["a"], "x": [1]}, {}, "is none of some texts"),
+        ({"key": ["a"], "x": [1]}, {}, "cannot be compared with texts"),
         ({"key": [1], "x": [1]}, {"how": "outer"}, "how"),
         ({"key": [1], "x": [1]}, {"on": "nowhere"}, "nowhere"),
     ],

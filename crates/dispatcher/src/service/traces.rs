@@ -142,7 +142,9 @@ impl Traces {
         let mut state = self.lock();
         let is_own = state.wanted.get(&trace).is_some_and(|wanted| *wanted.tenant == *tenant);
         let wanted = is_own.then(|| state.wanted.remove(&trace)).flatten();
-        wanted.map(|wanted| wanted.parts).ok_or_else(|| Error::new(ErrorKind::NotFound, "nobody waits for this trace"))
+        wanted
+            .map(|wanted| wanted.parts)
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, "no caller waits for this trace"))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -255,10 +255,10 @@ impl CombinedRows {
         };
         let mut losses = Vec::new();
         let names: Naming<'_> = (&ids, &|error| part.described(error));
-        // A row of the dataset is no window: without its number, those that fail are found one by one.
+        // A row of the dataset is no window. Without its number, each window is computed alone to find the failing ones.
         let chunk = part.gather(&local, names, &mut losses, scratch);
         let chunk = chunk.map_err(|e| part.described(e).with("part", &part.name))?;
-        // The rows of a window are neighbours among those that were read.
+        // The rows of a window are neighbours among the rows that the chunk has.
         let at = |(epoch, rows): &(Epoch, Range<u64>)| {
             let first = needed.partition_point(|needed| *needed < (*epoch, rows.start));
             first..first + (rows.end - rows.start) as usize

@@ -245,14 +245,14 @@ pub(crate) async fn observe(
     Ok((claim, engine.progress(&children)))
 }
 
-/// Deletes the children of a cache; returns the kinds and names of those that still exist.
+/// Deletes the children of a cache. Returns the kind and the name of each child that still exists.
 ///
 /// # Errors
 /// When the API rejects a request, or does not answer. A retry is safe.
 pub(crate) async fn tear_down(api: &ApiClient, cache: &CacheBackend, now: Timestamp) -> ApiResult<Vec<String>> {
     let owner = Owner::of(cache);
     let mut left = Vec::new();
-    // The children of the current spec, and those that another engine may have had before a change of the spec.
+    // The children of the current spec, and the children that another engine may have made before the spec changed.
     for engine in ENGINES {
         let mut of_engine = cache.clone();
         if super::engine_of(&cache.spec).map(Engine::name) != Some(engine.name()) {

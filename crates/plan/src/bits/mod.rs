@@ -93,7 +93,7 @@ impl BitVersions {
         kept.map(|(latest, name)| (name, latest)).collect()
     }
 
-    /// Returns how these versions differ from those that a job needs, as a text; `None` if they do not.
+    /// Returns the difference between these versions and the versions that a job needs, as a text; `None` if there is none.
     pub fn difference(&self, needed: &NeededBits) -> Option<String> {
         let mut differing = needed.iter().filter_map(|(name, needed)| match self.0.get(name) {
             Some(own) if (own.oldest..=own.latest).contains(needed) => None,

@@ -364,7 +364,7 @@ impl Values {
             (Values::Texts(_), Kind::Utf8) => Ok(Kind::scalar(DType::Bool)),
             (Values::Texts(_), _) | (_, Kind::Utf8 | Kind::Bytes) => {
                 let what = if matches!(self, Values::Texts(_)) { "texts" } else { "numbers" };
-                Err(Error::invalid(format!("{name}: {kind} is none of some {what}"))
+                Err(Error::invalid(format!("{name}: a column of {kind} cannot be compared with {what}"))
                     .hint("give values of the column's type, or cast the column, as .cast(str)"))
             }
             _ => numbers(name, kind, DType::Bool),

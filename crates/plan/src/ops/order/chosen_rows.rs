@@ -47,7 +47,7 @@ impl Part {
         if self.rest { rows - (end - begin) } else { end - begin }
     }
 
-    /// Returns how many of the first `rows` are before those that are chosen, and before the end of these.
+    /// Returns the numbers of rows, among the first `rows`, before the chosen rows and before their end.
     pub fn chosen(&self, rows: u64) -> (u64, u64) {
         let of = |rows: u64, share: u64| ((u128::from(rows) * u128::from(share)) >> 32) as u64;
         let Some(from) = self.from else { return (0, of(rows, self.share)) };
