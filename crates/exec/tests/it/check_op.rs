@@ -98,7 +98,7 @@ fn assert_same(op: &Op, got: &Chunk, want: &Chunk, how: &str) {
 #[test]
 fn every_op_has_a_sample() {
     let sampled: BTreeSet<_> = samples().iter().map(|sample| sample.op.variant()).collect();
-    assert_eq!(sampled, Op::VARIANTS.iter().copied().collect(), "add it to common/samples.rs");
+    assert_eq!(sampled, Op::VARIANTS.iter().copied().collect(), "add it to common/samples/");
 }
 
 #[test]
