@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import traceback
+from pathlib import Path
 from types import TracebackType
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = str(Path(__file__).absolute().parents[2])
 
 
 class SourceError(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forebay._src import arguments
 from forebay._src.ops.base import Base
@@ -43,13 +43,8 @@ class LevelOps(Base):
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
-        op = {
-            "op": "random_posterize",
-            "column": column,
-            "bits": arguments.whole(bits, "random_posterize", "bits", 1, 8),
-            "probability": arguments.number(p, "random_posterize", "p"),
-        }
-        return self._then(op, keep_position, name)
+        given = {"bits": arguments.whole(bits, "random_posterize", "bits", 1, 8)}
+        return self._with_probability("random_posterize", column, p, given, keep_position, name)
 
     def random_invert(
         self,
@@ -67,12 +62,7 @@ class LevelOps(Base):
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
-        op = {
-            "op": "random_invert",
-            "column": column,
-            "probability": arguments.number(p, "random_invert", "p"),
-        }
-        return self._then(op, keep_position, name)
+        return self._with_probability("random_invert", column, p, {}, keep_position, name)
 
     def random_autocontrast(
         self,
@@ -90,12 +80,7 @@ class LevelOps(Base):
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
-        op = {
-            "op": "random_autocontrast",
-            "column": column,
-            "probability": arguments.number(p, "random_autocontrast", "p"),
-        }
-        return self._then(op, keep_position, name)
+        return self._with_probability("random_autocontrast", column, p, {}, keep_position, name)
 
     def random_equalize(
         self,
@@ -113,12 +98,7 @@ class LevelOps(Base):
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
-        op = {
-            "op": "random_equalize",
-            "column": column,
-            "probability": arguments.number(p, "random_equalize", "p"),
-        }
-        return self._then(op, keep_position, name)
+        return self._with_probability("random_equalize", column, p, {}, keep_position, name)
 
     def random_adjust_sharpness(
         self,
@@ -138,13 +118,8 @@ class LevelOps(Base):
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
-        op = {
-            "op": "random_adjust_sharpness",
-            "column": column,
-            "factor": arguments.number(factor, "random_adjust_sharpness", "factor"),
-            "probability": arguments.number(p, "random_adjust_sharpness", "p"),
-        }
-        return self._then(op, keep_position, name)
+        given = {"factor": arguments.number(factor, "random_adjust_sharpness", "factor")}
+        return self._with_probability("random_adjust_sharpness", column, p, given, keep_position, name)
 
     def random_channel_permutation(
         self, column: str, *, keep_position: bool = False, name: str | None = None
@@ -179,13 +154,16 @@ class LevelOps(Base):
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
-        op = {
-            "op": "gaussian_noise",
-            "column": column,
+        bounds = (sigma, sigma) if isinstance(sigma, (int, float)) else sigma
+        given = {
             "mean": arguments.number(mean, "gaussian_noise", "mean"),
-            "sigma": arguments.interval(
-                (sigma, sigma) if isinstance(sigma, (int, float)) else sigma, "gaussian_noise", "sigma"
-            ),
-            "probability": arguments.number(p, "gaussian_noise", "p"),
+            "sigma": arguments.interval(bounds, "gaussian_noise", "sigma"),
         }
-        return self._then(op, keep_position, name)
+        return self._with_probability("gaussian_noise", column, p, given, keep_position, name)
+
+    def _with_probability(
+        self, op: str, column: str, p: float, given: dict[str, Any], keep_position: bool, name: str | None
+    ) -> Dataset:
+        """Adds an op that changes an image with probability `p`, and has the arguments `given`."""
+        described = {"op": op, "column": column, **given, "probability": arguments.number(p, op, "p")}
+        return self._then(described, keep_position, name)
