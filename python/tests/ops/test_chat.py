@@ -166,6 +166,8 @@ def test_a_template_has_no_clock_no_files_and_an_end():
 
 
 def test_what_is_wrong_with_a_pipeline_is_said_while_it_is_written(tmp_path):
+    with pytest.raises(fb.errors.MissingFileError, match="there is no such tokenizer"):
+        fb.from_dict({"messages": ["[]"]}).chat("messages", tmp_path / "none.json")
     one = [chats(1)[0]]
     with pytest.raises(E.InvalidPipelineError) as caught:
         of(one, template="{% for m in messages %}\n\n{{ m. }}{% endfor %}")

@@ -118,6 +118,8 @@ class ChatOps(Base):
         arguments.flag(keep_position, "chat", "keep_position")
         arguments.flag(add_generation_prompt, "chat", "add_generation_prompt")
         tokenizer = chat_templates.tokenizer_file(tokenizer)
+        # A file that is missing is an error before its template is.
+        backend = tokenizer_json(tokenizer, "chat", whole_texts=True).decode("utf-8", "surrogatepass")
         given = {} if variables is None else variables
         arguments.mapping(given, "chat", "variables", "variables={'enable_thinking': False}")
         values = {**chat_templates.special_tokens(tokenizer), **given}
@@ -143,7 +145,7 @@ class ChatOps(Base):
             "template": chat_templates.template_of(tokenizer, template, tools is not None),
             "variables": values,
             "date": date,
-            "tokenizer": tokenizer_json(tokenizer, "chat", whole_texts=True).decode("utf-8", "surrogatepass"),
+            "tokenizer": backend,
         }
         return self._then(op, keep_position, name, _json(spec))
 
