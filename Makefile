@@ -10,8 +10,10 @@ export VIRTUAL_ENV := $(VENV)
 # One profile for the wheel, the tests and the benches, so that each dependency is built once.
 CARGO_FLAGS := --release --locked
 RUST_CRATES := --workspace --exclude forebay-python
+# A workspace of its own, so that nobody else builds kube's hundred crates.
+KUBERNETES := --manifest-path crates/kubernetes/Cargo.toml
 
-.PHONY: help setup build demo test test-rust test-python check check-fast deny frameworks kubernetes upgrade fmt docs site wheel bench fuzz clean
+.PHONY: help setup build demo test test-rust test-python check check-format check-fast deny frameworks kubernetes upgrade fmt docs site wheel bench fuzz clean
 
 help:
 	@grep -E '^#   make|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -46,12 +48,16 @@ test-python: build
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m "not alone"
 	$(BIN)/python -m pytest -q -m alone
 
-check: build ## what CI checks besides the tests
+# Needs no build, so CI runs it first.
+check-format: setup ## the formats of Rust and Python, and ruff's rules
 	cargo fmt --all --check
-	cargo clippy $(CARGO_FLAGS) --workspace --all-targets --quiet -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc $(CARGO_FLAGS) $(RUST_CRATES) --no-deps --quiet
+	cargo fmt $(KUBERNETES) --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+check: build check-format ## what CI checks besides the tests
+	cargo clippy $(CARGO_FLAGS) --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc $(CARGO_FLAGS) $(RUST_CRATES) --no-deps --quiet
 	$(BIN)/mypy
 
 check-fast: setup ## the inner loop: compiles, formats, and runs the tests nearest to what differs from the last commit
@@ -83,11 +89,8 @@ frameworks: build ## tests under PyTorch, Lightning, Accelerate, transformers, J
 		echo "frameworks: skipped, for the packages of requirements-frameworks.txt cannot be installed here"; \
 	fi
 
-# A workspace of its own, so that nobody else builds kube's hundred crates; in the same target folder.
-KUBERNETES := --manifest-path crates/kubernetes/Cargo.toml
 KUBERNETES_FLAGS := --target-dir $(or $(CARGO_TARGET_DIR),$(CURDIR)/target) --locked --quiet
 kubernetes: build ## builds, checks and tests forebay-operator, which is no part of the package; on a real kube-apiserver, built once
-	cargo fmt $(KUBERNETES) --check
 	cargo clippy $(KUBERNETES) $(KUBERNETES_FLAGS) --all-targets -- -D warnings
 	cargo test $(KUBERNETES) $(KUBERNETES_FLAGS)
 	cargo build $(KUBERNETES) $(KUBERNETES_FLAGS)

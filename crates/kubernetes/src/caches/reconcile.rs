@@ -151,6 +151,9 @@ async fn delete_idle(context: &Context, key: &Key, written: &Value) -> ApiResult
     }
     let (uid, version) = (text(written, "/metadata/uid"), text(written, "/metadata/resourceVersion"));
     context.api.delete(&CACHE_BACKENDS.object_path(Some(&key.namespace), &key.name), uid, Some(version)).await?;
-    context.events.normal(written, "IdleTimeOver", "no workload used the cache for its idle time, so the operator deletes it").await;
+    context
+        .events
+        .normal(written, "IdleTimeOver", "no workload used the cache for its idle time, so the operator deletes it")
+        .await;
     Ok(Requeue::OnChange)
 }
