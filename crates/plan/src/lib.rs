@@ -63,7 +63,7 @@ pub use epoch::sharding::Sharding;
 pub use epoch::streamed_mix::{MIX_WINDOW, MixSchedule};
 pub use epoch::window::STREAMED_AT_ONCE;
 pub use explain::{describe, explain};
-pub use graph::{Graph, Node, Site};
+pub use graph::{Graph, Node, Site, WrittenOp};
 pub use on_error::OnError;
 pub use ops::expr::{
     Binary, Call, CastType, ColumnValues, Expr, ExprKind, Found, ItemDefault, Table, TimePart, TimeUnit, Unary,

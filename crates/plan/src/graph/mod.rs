@@ -17,6 +17,7 @@ use crate::on_error::OnError;
 use crate::ops::{self, Access, Class, Op, ShuffleWindow};
 use crate::source::{Combining, Source};
 use declared::Declared;
+pub use stored::WrittenOp;
 
 /// A line of the user's code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
