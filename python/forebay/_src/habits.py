@@ -72,6 +72,7 @@ ELSEWHERE: Mapping[str, str] = {
     "collect": "write list(ds)",
     "column_names": "write list(ds.schema)",
     "columns": "write list(ds.schema)",
+    "copy": "write with_column('copy', fb.col('x')) for one more column; a dataset never changes, so it needs no copy",
     "count": "write len(ds); cardinality counts files, too",
     "decode": (
         "write decode_image(column), decode_audio(column), cast(txt='string') or cast(cls=int); other members are "
@@ -81,6 +82,7 @@ ELSEWHERE: Mapping[str, str] = {
     "features": "write schema",
     "fingerprint": "write dataset_id",
     "first": "write ds[0]",
+    "duplicate": "write with_column('copy', fb.col('x'))",
     "flatten": "structs come as columns, outer.inner",
     "flatten_indices": "leave it out: a shuffle has no indices",
     "get_single_element": "write ds[0]",
@@ -129,7 +131,7 @@ ELSEWHERE: Mapping[str, str] = {
     "to_polars": _ROWS,
     "to_tuple": "write select('jpg', 'cls'): samples are dictionaries",
     "to_pylist": "write list(ds)",
-    "unbatched": "leave batch out: samples come one by one without it",
+    "unbatched": "leave batch out: samples come one by one without it; map(fn, batched=True) gets many at once",
     "union": _CHAIN,
     "where": "write filter(expression)",
     "with_columns": "write with_column(name, expression), once for each",
@@ -188,7 +190,7 @@ FUNCTIONS: Mapping[str, str] = {
     "from_pandas": "write from_table(frame)",
     "from_polars": "write from_table(frame)",
     "from_tensor_slices": "write from_numpy({'x': x, 'y': y})",
-    "interleave_datasets": _MIX,
+    "interleave_datasets": "write fb.interleave([a, b]), which takes turns; with probabilities, fb.mix",
     "load_dataset": "write from_parquet('hf://datasets/ORG/NAME/**/*.parquet'), or from_hf(datasets.load_dataset(...))",
     "sample_from_datasets": _MIX,
 }
@@ -197,6 +199,7 @@ FUNCTIONS: Mapping[str, str] = {
 #: Of the package: classes and functions that read or write files in other libraries.
 READERS: Mapping[str, str] = {
     "ArrayRecordDataSource": "write from_array_record(paths)",
+    "CocoDetection": "write from_map_dataset(rows) of the annotations by image, as in docs/recipes/detection.md",
     "CsvDataset": "write from_csv(paths)",
     "DataLoader": "iterate over a dataset with batch(n), or over its to_torch()",
     "ImageFolder": "write from_image_folder(root)",
@@ -210,6 +213,8 @@ READERS: Mapping[str, str] = {
     "WebDataset": "write from_tar(paths)",
     "choose_from_datasets": "iterate over each, and draw between them",
     "from_huggingface": "read its files, with from_parquet or from_arrow; or write from_map_dataset(dataset)",
+    "from_audio_folder": "write from_files('audio/*.wav').decode_audio('bytes', sample_rate=16000)",
+    "from_coco": "write from_map_dataset(rows) of the annotations by image, as in docs/recipes/detection.md",
     "from_json": "write from_jsonl(paths)",
     "from_feather": "write from_arrow(paths)",
     "from_pandas": "write from_table(frame)",
