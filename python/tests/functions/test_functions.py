@@ -37,6 +37,13 @@ def test_tracebacks_name_the_file_and_the_line(executor):
     assert '1 // int(row["i"])' in caught.value.context["traceback"]
 
 
+@pytest.mark.parametrize("function", [lambda x: x * 2, lambda x: {"y": np.sqrt(x)}, lambda x: x.item()])
+def test_a_function_that_takes_the_sample_for_a_value_is_told_that_it_is_a_dictionary(function):
+    with pytest.raises(fb.errors.FunctionError) as caught:
+        fb.range(3).map(function)
+    assert "row['id']" in caught.value.hint
+
+
 def test_the_name_of_a_function_does_not_depend_on_its_file():
     names = set()
     for folder in ("here", "there"):
