@@ -78,11 +78,11 @@ ELSEWHERE: Mapping[str, str] = {
         "write decode_image(column), decode_audio(column), cast(txt='string') or cast(cls=int); other members are "
         "decoded with map"
     ),
+    "duplicate": "write with_column('copy', fb.col('x'))",
     "element_spec": "write schema",
     "features": "write schema",
     "fingerprint": "write dataset_id",
     "first": "write ds[0]",
-    "duplicate": "write with_column('copy', fb.col('x'))",
     "flatten": "structs come as columns, outer.inner",
     "flatten_indices": "leave it out: a shuffle has no indices",
     "get_single_element": "write ds[0]",

@@ -55,14 +55,15 @@ class EpochDataset:
             self._made: tuple[Epochs, tuple[int, int]] | None = None
         else:
             self._made = self._make(None if given is None else arguments.consumers(given, self._op))
-        self.epoch = arguments.whole(self._options.get("epoch", 0), self._op, "epoch", 0)
+        first = self._options.get("epoch")
+        self.epoch = 0 if first is None else arguments.whole(first, self._op, "epoch", 0)
         self._current: Any = None
         self._loaded: dict[str, Any] | None = None
         #: Whether the next iteration is the epoch of the state that was loaded.
         self._set = False
         self._length: int | None = None
         #: Whether the user gave an epoch, or a repetition of epoch 0 has been noted.
-        self._said = "epoch" in self._options
+        self._said = first is not None
 
     def _make(self, consumers: tuple[int, int] | None) -> tuple[Epochs, tuple[int, int]]:
         options = {**self._options, "consumers": consumers}

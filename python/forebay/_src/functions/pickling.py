@@ -66,8 +66,8 @@ def _dumps(value: Any, local: frozenset[str], with_files: bool) -> tuple[bytes, 
         def reducer_override(self, obj: Any) -> Any:
             if type(obj) is types.FunctionType and not travels_by_name(obj, local):
                 functions.append(obj)
-            if type(obj) is types.CodeType:
-                return _with_file(obj.co_filename if with_files else _NO_FILE, self.dispatch_table[types.CodeType](obj))
+            if with_files and type(obj) is types.CodeType:
+                return _with_file(obj.co_filename, self.dispatch_table[types.CodeType](obj))
             return super().reducer_override(obj)
 
     functions: list[types.FunctionType] = []

@@ -123,9 +123,8 @@ def _is_installed_code(file: str) -> bool:
 
 
 def _is_called_by(module: str) -> bool:
+    """Returns whether the nearest frame outside of this package is of this module."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (is_package(frame) or frame.f_globals.get("__name__") != module):
-        if not is_package(frame):
-            return False
+    while frame is not None and is_package(frame):
         frame = frame.f_back
-    return frame is not None
+    return frame is not None and frame.f_globals.get("__name__") == module
