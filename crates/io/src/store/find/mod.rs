@@ -1,10 +1,15 @@
 //! Finds the files that match patterns, on this machine and in stores, and the identity of each.
 
+pub(super) mod braces;
+pub(super) mod folders;
+pub(crate) mod levels;
+pub(super) mod matching;
+
 use forebay_core::{Error, Result};
 
 use super::pinned::{Found, Stat};
 use super::uri::{is_glob, is_remote, local_path};
-use super::{braces, local, remote};
+use super::{local, remote};
 use crate::Allowed;
 
 /// Makes a pattern absolute, so that it does not depend on the current folder.

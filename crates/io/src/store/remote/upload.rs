@@ -18,8 +18,8 @@ use object_store::{MultipartId, ObjectStoreExt};
 
 use super::fetch::Store;
 use super::refusal;
-use super::remote::{polled, shared, wait_polling};
 use super::retry::Policy;
+use super::{polled, shared, wait_polling};
 use crate::poll::Poll;
 
 /// The bytes of a block: stores require at least 5 MiB, and some require equal sizes of all but the last.
@@ -49,7 +49,7 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    pub(super) fn new(store: Arc<Store>, path: Path, uri: String, poll: Poll) -> Self {
+    pub(in crate::store) fn new(store: Arc<Store>, path: Path, uri: String, poll: Poll) -> Self {
         let policy = Policy { stall: store.policy.stall * SILENCES, ..store.policy };
         let store = Arc::new(Store { policy, ..(*store).clone() });
         let (under_way, arrived) = (VecDeque::new(), Vec::new());

@@ -6,8 +6,8 @@ use arrow_buffer::Buffer;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Field, Schema};
 
+use super::Groups;
 use super::group::Decoded;
-use super::groups::Groups;
 use super::packed::{Filling, Layout, Packed, Segment};
 use crate::fail;
 use crate::formats::arrow::{self, Column, Lack};

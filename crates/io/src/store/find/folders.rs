@@ -37,7 +37,7 @@ impl Folder {
 }
 
 /// An entry of a folder.
-pub(super) enum Entry {
+pub(in crate::store) enum Entry {
     Folder,
     File,
 }
@@ -46,7 +46,7 @@ pub(super) enum Entry {
 ///
 /// # Errors
 /// Any error of listing a folder; Invalid for folders that nest too deep; any error that `visit` returns.
-pub(super) fn walk(root: &Path, mut visit: impl FnMut(PathBuf, Entry, usize) -> Result<()>) -> Result<()> {
+pub(in crate::store) fn walk(root: &Path, mut visit: impl FnMut(PathBuf, Entry, usize) -> Result<()>) -> Result<()> {
     // Resolved, so that its parents are the real ones.
     let real = std::fs::canonicalize(root).map_err(|e| fail::io(&root.to_string_lossy(), e))?;
     let above: Vec<_> = real.ancestors().skip(1).filter_map(|folder| identity(folder).ok()).collect();

@@ -6,23 +6,27 @@ use forebay_core::Result;
 use forebay_data::Field;
 use forebay_plan::{MdsColumn, Source};
 
-use super::format::{FileAccess, Listed, Opening, SourceFormat};
-use super::shards;
 use crate::formats::mds;
 use crate::index::table::Table;
 use crate::index::{Inner, Layout};
 use crate::readers::{self, Reader};
+use crate::sources::format::{FileAccess, Listed, Opening, SourceFormat};
+use crate::sources::shards;
 use crate::store::{Object, ReadThrough};
 
 const HINT: &str = "name a folder that has an index.json, which MDSWriter writes when it is closed; of several splits name one's folder";
 
-pub(super) struct Mds<'s> {
-    pub(super) paths: &'s [String],
-    pub(super) columns: &'s [MdsColumn],
-    pub(super) fields: &'s [Field],
+pub(in crate::sources) struct Mds<'s> {
+    pub(in crate::sources) paths: &'s [String],
+    pub(in crate::sources) columns: &'s [MdsColumn],
+    pub(in crate::sources) fields: &'s [Field],
 }
 
-pub(super) fn infer(paths: &[String], columns: Option<&[String]>, near: Option<&dyn ReadThrough>) -> Result<Source> {
+pub(in crate::sources) fn infer(
+    paths: &[String],
+    columns: Option<&[String]>,
+    near: Option<&dyn ReadThrough>,
+) -> Result<Source> {
     let (paths, files) = shards::folders(paths, HINT)?;
     let mds::Stored { columns, fields, packed } = mds::look(&files, columns, near)?;
     Ok(Source::Mds { paths, columns, fields, packed })

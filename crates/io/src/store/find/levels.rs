@@ -16,11 +16,11 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 use tokio::time::timeout;
 
-use super::Stat;
-use super::fetch::{Levels, NOTHING_PINNED, Store, identity, why};
-use super::remote::{parse, wait};
-use super::retry::Attempts;
 use crate::Allowed;
+use crate::store::Stat;
+use crate::store::remote::fetch::{Levels, NOTHING_PINNED, Store, identity, why};
+use crate::store::remote::retry::Attempts;
+use crate::store::remote::{parse, wait};
 
 /// Objects that are asked for at once.
 const HEADS_MAX: usize = 16;

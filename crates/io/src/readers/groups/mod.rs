@@ -1,6 +1,10 @@
 //! `Parquet` and `Arrow`: a group of rows is a block, decoded once and kept while the memory suffices. Threads that
 //! want the same group divide its columns, where columns are read one by one.
 
+mod group;
+mod packed;
+mod parts;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,15 +16,15 @@ use forebay_data::{Chunk, Field, Loss, Memory, RowId, Schema};
 use forebay_plan::Merged;
 
 use super::blocks::Blocks;
-use super::group::{Decoded, Group};
-use super::lru::Lru;
-use super::packed::Layout;
-use super::parts::{BATCH_ROWS_MAX, Part, Parts, located, short};
-use super::pool::Pool;
+use super::bytes::lru::Lru;
+use super::bytes::pool::Pool;
 use super::reader::{Chunks, Place, Reader, block_ids, check, ids};
 use crate::formats::arrow::{self, Column};
 use crate::formats::grouped::Grouped;
 use crate::rows;
+use group::{Decoded, Group};
+use packed::Layout;
+use parts::{BATCH_ROWS_MAX, Part, Parts, located, short};
 
 /// The most footers that a reader keeps.
 const FOOTERS_MAX: usize = 256;

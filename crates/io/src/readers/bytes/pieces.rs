@@ -10,7 +10,7 @@ use forebay_core::{Error, ErrorKind, Result};
 
 use super::piece::Piece;
 use super::pool::Pool;
-use super::unpacked;
+use crate::readers::unpacked;
 use crate::store::Object;
 
 /// The rule for reading pieces together.
@@ -29,7 +29,7 @@ const BUFFER_BYTES_MAX: usize = 64 << 30;
 const REQUESTS_MAX: usize = 16;
 
 /// Fills `buffers` from the files of `pool`.
-pub(super) fn read(pool: &Pool, pieces: Vec<Piece>, buffers: &mut [Vec<u8>]) -> Result<()> {
+pub(in crate::readers) fn read(pool: &Pool, pieces: Vec<Piece>, buffers: &mut [Vec<u8>]) -> Result<()> {
     let is_packed = |piece: &Piece| pool.index.inner().points_of(piece.file).is_some();
     let (packed, pieces): (Vec<_>, Vec<_>) = pieces.into_iter().partition(is_packed);
     unpacked::read(pool, packed, buffers)?;
@@ -130,20 +130,20 @@ fn scatter(group: &[Piece], bytes: &[u8], buffers: &mut [Vec<u8>]) {
 }
 
 /// Lays out byte strings of known lengths one after another in a buffer.
-pub(super) struct Layout {
-    pub(super) offsets: Vec<i64>,
+pub(in crate::readers) struct Layout {
+    pub(in crate::readers) offsets: Vec<i64>,
     end: usize,
 }
 
 impl Layout {
-    pub(super) fn new(rows: usize) -> Self {
+    pub(in crate::readers) fn new(rows: usize) -> Self {
         let mut offsets = Vec::with_capacity(rows + 1);
         offsets.push(0);
         Self { offsets, end: 0 }
     }
 
     /// Reserves `len` bytes, and returns where they begin.
-    pub(super) fn push(&mut self, len: usize) -> usize {
+    pub(in crate::readers) fn push(&mut self, len: usize) -> usize {
         let at = self.end;
         self.end = self.end.saturating_add(len);
         self.offsets.push(self.end as i64);
@@ -154,7 +154,7 @@ impl Layout {
     ///
     /// # Errors
     /// Exhausted when it would be larger than the limit of a chunk.
-    pub(super) fn buffer(&self) -> Result<Vec<u8>> {
+    pub(in crate::readers) fn buffer(&self) -> Result<Vec<u8>> {
         if self.end > BUFFER_BYTES_MAX {
             let (rows, bytes) = (self.offsets.len() - 1, self.end);
             return Err(Error::new(ErrorKind::Exhausted, format!("{rows} rows of {bytes} bytes are too much at once")));

@@ -24,31 +24,31 @@ use tokio::time::{timeout, timeout_at};
 
 use super::body::Feed;
 use super::http::Wrong;
-use super::pinned::{Mark, Stat};
 use super::refusal;
 use super::retry::{Attempts, Budget, Failure, Policy};
 use crate::fail;
+use crate::store::pinned::{Mark, Stat};
 
 /// The bytes that an attempt must receive to count as progress, unless it completes.
 const PROGRESS_BYTES: usize = 64 << 10;
 
 /// A store with its retry policy.
 #[derive(Debug, Clone)]
-pub(super) struct Store {
-    pub(super) inner: Arc<dyn ObjectStore>,
-    pub(super) policy: Policy,
-    pub(super) budget: Arc<Budget>,
+pub(in crate::store) struct Store {
+    pub(in crate::store) inner: Arc<dyn ObjectStore>,
+    pub(in crate::store) policy: Policy,
+    pub(in crate::store) budget: Arc<Budget>,
     /// Whether no credentials are set for it.
-    pub(super) is_unsigned: bool,
+    pub(in crate::store) is_unsigned: bool,
     /// Writes large objects to it, block by block.
-    pub(super) blocks: Option<Blocks>,
+    pub(in crate::store) blocks: Option<Blocks>,
     /// How one folder of it is listed; `None` where it cannot list.
-    pub(super) levels: Option<Levels>,
+    pub(in crate::store) levels: Option<Levels>,
 }
 
 /// A store that accepts an object block by block.
 #[derive(Clone)]
-pub(super) struct Blocks(pub(super) Arc<dyn MultipartStore>);
+pub(in crate::store) struct Blocks(pub(in crate::store) Arc<dyn MultipartStore>);
 
 impl fmt::Debug for Blocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,7 +58,7 @@ impl fmt::Debug for Blocks {
 
 /// A store that lists one folder, answer by answer.
 #[derive(Clone)]
-pub(super) struct Levels(pub(super) Arc<dyn PaginatedListStore>);
+pub(in crate::store) struct Levels(pub(in crate::store) Arc<dyn PaginatedListStore>);
 
 impl fmt::Debug for Levels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,14 +67,14 @@ impl fmt::Debug for Levels {
 }
 
 /// A failed attempt.
-pub(super) enum Failed {
+pub(in crate::store) enum Failed {
     Finally(Error),
     ForNow(Failure),
 }
 
 impl Store {
     /// Waits for the next attempt, or returns the error when there is none.
-    pub(super) async fn again(&self, uri: &str, attempts: &mut Attempts, failed: Failed) -> Result<()> {
+    pub(in crate::store) async fn again(&self, uri: &str, attempts: &mut Attempts, failed: Failed) -> Result<()> {
         let failure = match failed {
             Failed::Finally(e) => return Err(e),
             Failed::ForNow(failure) => failure,
@@ -92,12 +92,18 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn silent(&self) -> Failed {
+    pub(in crate::store) fn silent(&self) -> Failed {
         Failed::ForNow(Failure::new(format!("nothing came in {:?}", self.policy.stall)))
     }
 
     /// Reads a range of the pinned object.
-    pub(super) async fn get(&self, path: &Path, uri: &str, pinned: &Stat, range: Range<u64>) -> Result<Bytes> {
+    pub(in crate::store) async fn get(
+        &self,
+        path: &Path,
+        uri: &str,
+        pinned: &Stat,
+        range: Range<u64>,
+    ) -> Result<Bytes> {
         let mut attempts = Attempts::new(Instant::now());
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
         loop {
@@ -162,7 +168,14 @@ impl Store {
 
     /// Sends a range of the pinned object as it arrives, with one request unless an answer breaks. Returns when all of
     /// it was sent, after an error, or when the reader is gone.
-    pub(super) async fn stream(&self, path: &Path, uri: &str, pinned: &Stat, mut range: Range<u64>, feed: &Feed) {
+    pub(in crate::store) async fn stream(
+        &self,
+        path: &Path,
+        uri: &str,
+        pinned: &Stat,
+        mut range: Range<u64>,
+        feed: &Feed,
+    ) {
         let mut attempts = Attempts::new(Instant::now());
         while !range.is_empty() {
             let before = range.start;
@@ -228,12 +241,12 @@ impl Store {
     }
 
     /// Requests an object's size and identity.
-    pub(super) async fn stat(&self, path: &Path, uri: &str) -> Result<Stat> {
+    pub(in crate::store) async fn stat(&self, path: &Path, uri: &str) -> Result<Stat> {
         self.tried(uri, || self.inner.head(path)).await.map(|meta| identity(&meta))
     }
 
     /// Makes a request with a short answer, with retries.
-    pub(super) async fn tried<T, F>(&self, uri: &str, request: impl Fn() -> F) -> Result<T>
+    pub(in crate::store) async fn tried<T, F>(&self, uri: &str, request: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = object_store::Result<T>>,
     {
@@ -249,7 +262,7 @@ impl Store {
     }
 }
 
-pub(super) const NOTHING_PINNED: Stat = Stat { size: 0, mark: Mark::Mtime(0) };
+pub(in crate::store) const NOTHING_PINNED: Stat = Stat { size: 0, mark: Mark::Mtime(0) };
 
 impl Stat {
     /// Returns the etag, where the store can compare it: weak ones (`W/"…"`) never match.
@@ -262,7 +275,7 @@ impl Stat {
 }
 
 /// Returns the identity of an object's content.
-pub(super) fn identity(meta: &ObjectMeta) -> Stat {
+pub(in crate::store) fn identity(meta: &ObjectMeta) -> Stat {
     let mark = match &meta.e_tag {
         Some(tag) => Mark::Etag(tag.as_str().into()),
         None => Mark::Mtime(meta.last_modified.timestamp_nanos_opt().unwrap_or(0)),
@@ -276,7 +289,7 @@ fn random_part() -> f64 {
 }
 
 /// Classifies a store's error: another attempt may help, or the user gets an error with a hint.
-pub(super) fn why(uri: &str, pinned: &Stat, e: object_store::Error) -> Failed {
+pub(in crate::store) fn why(uri: &str, pinned: &Stat, e: object_store::Error) -> Failed {
     use object_store::Error as Store;
     Failed::Finally(match &e {
         Store::NotFound { .. } if *pinned == NOTHING_PINNED => fail::missing(uri),
@@ -298,7 +311,7 @@ pub(super) fn why(uri: &str, pinned: &Stat, e: object_store::Error) -> Failed {
 }
 
 /// Returns the error of a type among an error and its causes.
-pub(super) fn cause<E: std::error::Error + 'static>(e: &object_store::Error) -> Option<&E> {
+pub(in crate::store) fn cause<E: std::error::Error + 'static>(e: &object_store::Error) -> Option<&E> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(e);
     while let Some(e) = next {
         if let Some(found) = e.downcast_ref() {

@@ -22,7 +22,7 @@ const TILE: usize = 64;
 
 /// The layout of the columns of a schema in packed rows.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(in crate::readers) struct Layout {
     pub(super) segments: Vec<Segment>,
     /// The fields that are not packed.
     pub(super) loose: Vec<usize>,

@@ -7,7 +7,7 @@ use forebay_core::{Error, Result};
 use forebay_data::MemoryBudget;
 
 use super::lru::Lru;
-use super::unpacked::Unpacked;
+use crate::readers::unpacked::Unpacked;
 use crate::store::decoded::HEAD;
 use crate::store::{CodecOf, Forward, Object, Pending, ReadThrough};
 use crate::{ReadOptions, SourceIndex};
@@ -16,7 +16,7 @@ use crate::{ReadOptions, SourceIndex};
 const OPEN_MAX: usize = 256;
 
 /// The first bytes of a file, which show whether it is compressed.
-pub(super) enum Head {
+pub(in crate::readers) enum Head {
     /// The file is known to be uncompressed.
     Plain,
     /// They are the first bytes that are read.
@@ -30,16 +30,16 @@ pub(super) enum Head {
 /// Opens files, and keeps the most recently used ones.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    pub(super) index: SourceIndex,
+    pub(in crate::readers) index: SourceIndex,
     /// The cache through which remote files are read.
     near: Option<Arc<dyn ReadThrough>>,
     /// The memory for decoded rows.
-    pub(super) budget: MemoryBudget,
+    pub(in crate::readers) budget: MemoryBudget,
     open: Mutex<Lru<Arc<Object>>>,
     /// Files that are known to be uncompressed, by number.
     plain: Mutex<HashSet<usize>>,
     /// The decompressed content of files that are compressed as a whole.
-    pub(super) unpacked: Unpacked,
+    pub(in crate::readers) unpacked: Unpacked,
 }
 
 impl Pool {
@@ -57,7 +57,7 @@ impl Pool {
     }
 
     /// Opens a file for one use.
-    pub(super) fn open(&self, file: usize) -> Result<Object> {
+    pub(in crate::readers) fn open(&self, file: usize) -> Result<Object> {
         let inner = self.index.inner();
         match (inner.uris.get(file), inner.stats.get(file)) {
             (Some(uri), Some(stat)) => Object::open(uri, stat, self.near.as_deref(), &inner.allowed),
@@ -66,7 +66,7 @@ impl Pool {
     }
 
     /// Begins to read the content of a file from front to back, or from an access point.
-    pub(super) fn forward(&self, file: usize, codec_of: CodecOf) -> Result<Forward> {
+    pub(in crate::readers) fn forward(&self, file: usize, codec_of: CodecOf) -> Result<Forward> {
         let object = self.get(file)?;
         match self.index.inner().points_of(file) {
             Some(points) => Ok(Forward::with_points(object, points.clone())),
@@ -76,7 +76,7 @@ impl Pool {
     }
 
     /// Requests the bytes that [`Pool::unpacked`] needs of a file that is read from `offset` on.
-    pub(super) fn ask_head(&self, file: usize, object: &Object, offset: u64) -> Head {
+    pub(in crate::readers) fn ask_head(&self, file: usize, object: &Object, offset: u64) -> Head {
         if self.is_plain(file) {
             return Head::Plain;
         }
@@ -89,7 +89,7 @@ impl Pool {
 
     /// Checks whether the file of `forward` is compressed; if so, returns a reader of the decompressed content from its
     /// start. At most `ahead` stored bytes wait for the reader.
-    pub(super) fn unpacked(
+    pub(in crate::readers) fn unpacked(
         &self,
         file: usize,
         mut forward: Forward,
@@ -122,7 +122,7 @@ impl Pool {
     }
 
     /// Returns an open file.
-    pub(super) fn get(&self, file: usize) -> Result<Arc<Object>> {
+    pub(in crate::readers) fn get(&self, file: usize) -> Result<Arc<Object>> {
         if let Some(object) = self.open.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64) {
             return Ok(object);
         }

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 /// Keeps values by key, mostly a number, until their total weight exceeds the limit; the newest always stays.
 #[derive(Debug)]
-pub(super) struct Lru<V, K = u64> {
+pub(in crate::readers) struct Lru<V, K = u64> {
     entries: HashMap<K, Entry<V>>,
     uses: u64,
     weight: usize,
@@ -20,11 +20,11 @@ struct Entry<V> {
 }
 
 impl<V: Clone, K: Copy + Eq + Hash> Lru<V, K> {
-    pub(super) fn new(weight_max: usize) -> Self {
+    pub(in crate::readers) fn new(weight_max: usize) -> Self {
         Self { entries: HashMap::new(), uses: 0, weight: 0, weight_max }
     }
 
-    pub(super) fn get(&mut self, key: K) -> Option<V> {
+    pub(in crate::readers) fn get(&mut self, key: K) -> Option<V> {
         self.uses += 1;
         let entry = self.entries.get_mut(&key)?;
         entry.used = self.uses;
@@ -32,7 +32,7 @@ impl<V: Clone, K: Copy + Eq + Hash> Lru<V, K> {
     }
 
     /// Inserts a value, or replaces the value and weight of its key, and drops the oldest beyond the limit.
-    pub(super) fn put(&mut self, key: K, weight: usize, value: V) {
+    pub(in crate::readers) fn put(&mut self, key: K, weight: usize, value: V) {
         self.uses += 1;
         let old = self.entries.insert(key, Entry { used: self.uses, weight, value });
         self.weight = self.weight + weight - old.map_or(0, |o| o.weight);
@@ -43,7 +43,7 @@ impl<V: Clone, K: Copy + Eq + Hash> Lru<V, K> {
     }
 
     /// Drops a value.
-    pub(super) fn remove(&mut self, key: K) {
+    pub(in crate::readers) fn remove(&mut self, key: K) {
         self.weight -= self.entries.remove(&key).map_or(0, |e| e.weight);
     }
 }

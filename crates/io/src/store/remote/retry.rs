@@ -29,11 +29,11 @@ const BUDGET_EVERY: Duration = Duration::from_millis(100);
 
 /// The time limits of a store, set by the user in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Policy {
+pub(in crate::store) struct Policy {
     /// How long an attempt may receive (almost) nothing. `FOREBAY_STORE_TIMEOUT`, default 20.
-    pub(super) stall: Duration,
+    pub(in crate::store) stall: Duration,
     /// How long attempts without progress continue. `FOREBAY_STORE_PATIENCE`, default 180.
-    pub(super) patience: Duration,
+    pub(in crate::store) patience: Duration,
 }
 
 impl Policy {
@@ -41,7 +41,7 @@ impl Policy {
     ///
     /// # Errors
     /// Invalid when one is not a number of seconds.
-    pub(super) fn from_settings(setting: impl Fn(&str) -> Option<String>) -> Result<Self> {
+    pub(in crate::store) fn from_settings(setting: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let seconds = |name: &str, default: u64| match setting(name) {
             None => Ok(Duration::from_secs(default)),
             Some(text) => {
@@ -57,7 +57,7 @@ impl Policy {
 
 /// The retries of all readers of one store: a token bucket, so that a throttled store is not overloaded.
 #[derive(Debug, Default)]
-pub(super) struct Budget {
+pub(in crate::store) struct Budget {
     /// When the bucket is full again.
     full_at: Mutex<Option<Instant>>,
     reached: AtomicBool,
@@ -65,7 +65,7 @@ pub(super) struct Budget {
 
 impl Budget {
     /// Records that the store has answered, with any status.
-    pub(super) fn answered(&self) {
+    pub(in crate::store) fn answered(&self) {
         self.reached.store(true, Ordering::Relaxed);
     }
 
@@ -85,17 +85,17 @@ impl Budget {
 
 /// A failure that another attempt may cure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(in crate::store) struct Failure {
     /// The description for the user.
     pub(super) seen: String,
     /// The store's `Retry-After`.
-    pub(super) asked: Option<Duration>,
+    pub(in crate::store) asked: Option<Duration>,
     /// Whether the answer was malformed. A retry seldom helps then.
     pub(super) odd: bool,
 }
 
 impl Failure {
-    pub(super) fn new(seen: impl Into<String>) -> Self {
+    pub(in crate::store) fn new(seen: impl Into<String>) -> Self {
         Self { seen: seen.into(), asked: None, odd: false }
     }
 
@@ -106,7 +106,7 @@ impl Failure {
 
 /// The attempts of one request.
 #[derive(Debug)]
-pub(super) struct Attempts {
+pub(in crate::store) struct Attempts {
     began: Instant,
     /// The time of the last progress.
     since: Instant,
@@ -115,17 +115,17 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(in crate::store) fn new(now: Instant) -> Self {
         Self { began: now, since: now, made: 0, fruitless: 0 }
     }
 
     /// Records progress of the last attempt.
-    pub(super) fn progressed(&mut self, now: Instant) {
+    pub(in crate::store) fn progressed(&mut self, now: Instant) {
         (self.since, self.fruitless) = (now, 0);
     }
 
     /// Returns the wait before the next attempt; `None` to give up. `part` is a random number from 0 to 1.
-    pub(super) fn failed(
+    pub(in crate::store) fn failed(
         &mut self,
         failure: &Failure,
         now: Instant,

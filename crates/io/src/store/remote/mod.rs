@@ -3,7 +3,15 @@
 //! Reads are ranged and go through one small runtime that all readers of the process share. Credentials come from the
 //! environment variables that each store's own tools use. `retry` handles stores that do not answer.
 
-#![expect(clippy::disallowed_methods, reason = "the settings of stores come from the environment")]
+pub(super) mod body;
+pub(super) mod fetch;
+mod guard;
+mod http;
+mod hub;
+mod listing;
+pub(super) mod refusal;
+pub(super) mod retry;
+pub(super) mod upload;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,17 +27,17 @@ use object_store::http::HttpBuilder;
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectMeta, ObjectStore, ObjectStoreScheme, RetryConfig};
 
-use super::body::Body;
-use super::fetch::{Blocks, Levels, Store, identity};
-use super::guard::Guard;
-use super::http::Connector;
-use super::hub::{self, Hub};
 use super::near::Done;
 use super::pinned::{Found, Stat};
-use super::refusal;
-use super::retry::{Budget, Policy};
+use body::Body;
+use fetch::{Blocks, Levels, Store, identity};
+use guard::Guard;
+use http::Connector;
+use hub::Hub;
+
 use super::uri::nothing_matches;
 use crate::Allowed;
+use retry::{Budget, Policy};
 
 /// The most requests of this process in flight.
 const REQUESTS_MAX: usize = 16;
@@ -179,7 +187,7 @@ pub(super) fn glob(pattern: &str, most: usize) -> Result<Vec<Found>> {
     let folder = &literal[..=literal.rfind('/').unwrap_or(0)];
     let wanted = glob::Pattern::new(pattern)
         .map_err(|e| Error::invalid(format!("not a pattern: {}", e.msg)).with("file", pattern))?;
-    let found = below(folder, most, move |uri| wanted.matches_with(uri, super::matching::OPTIONS))?;
+    let found = below(folder, most, move |uri| wanted.matches_with(uri, super::find::matching::OPTIONS))?;
     if found.is_empty() {
         return Err(nothing_matches(pattern, folder, true));
     }
@@ -248,6 +256,7 @@ fn without_markers(found: Vec<Found>) -> Vec<Found> {
 }
 
 /// Returns the store of a url, created once per process for each set of rules, and the path in it.
+#[expect(clippy::disallowed_methods, reason = "the settings of stores come from the environment")]
 pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> {
     let wrong = |e: &dyn std::fmt::Display| {
         Error::invalid(format!("not an address that can be read: {e}"))
@@ -325,6 +334,7 @@ fn connect(
 }
 
 /// Returns the settings that the store's own tools read from the environment.
+#[expect(clippy::disallowed_methods, reason = "the settings of stores come from the environment")]
 fn settings(url: &url::Url) -> Settings {
     let prefix = match url.scheme() {
         "s3" | "s3a" => "AWS_",

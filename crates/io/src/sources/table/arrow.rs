@@ -5,22 +5,22 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_plan::Source;
 
-use super::draft::Together;
-use super::format::{FileAccess, Listed, Opening, SourceFormat};
-use super::table::{Columns, TableFiles, are_named, open_groups, partitioned_files};
+use super::{Columns, TableFiles, are_named, open_groups, partitioned_files};
 use crate::Progress;
 use crate::formats::arrow;
 use crate::index::table::Counted;
 use crate::index::{Inner, Layout};
 use crate::open_found::open_found as open;
 use crate::readers::Reader;
+use crate::sources::draft::Together;
+use crate::sources::format::{FileAccess, Listed, Opening, SourceFormat};
 use crate::store::{Object, ReadThrough};
 
-pub(super) struct Arrow<'s> {
-    pub(super) source: &'s Source,
+pub(in crate::sources) struct Arrow<'s> {
+    pub(in crate::sources) source: &'s Source,
 }
 
-pub(super) fn infer(
+pub(in crate::sources) fn infer(
     paths: Vec<String>,
     together: Together,
     (columns, nullable): (Option<Vec<String>>, Option<Vec<String>>),

@@ -1,5 +1,7 @@
 //! Flat files of token ids.
 
+pub(super) mod megatron;
+
 use std::sync::Arc;
 
 use forebay_core::{Error, Result};

@@ -78,7 +78,7 @@ pub(super) fn no_credentials(uri: &str, seen: &Error) -> Error {
 }
 
 /// Returns the error for an answer that a retry would not change.
-pub(super) fn refused(uri: &str, e: &object_store::Error) -> Error {
+pub(in crate::store) fn refused(uri: &str, e: &object_store::Error) -> Error {
     use object_store::Error as Store;
     match e {
         Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => denied(uri, &e.to_string()),
@@ -102,7 +102,7 @@ pub(super) fn no_bucket(uri: &str) -> Error {
 }
 
 /// The store does not allow this user to write, or cannot be written to.
-pub(super) fn unwritten(uri: &str, e: Error) -> Error {
+pub(in crate::store) fn unwritten(uri: &str, e: Error) -> Error {
     match e.kind() {
         ErrorKind::PermissionDenied if e.message().starts_with("not allowed") => {
             let error = Error::new(ErrorKind::PermissionDenied, "not allowed to write this file").with("file", uri);

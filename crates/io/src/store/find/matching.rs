@@ -12,7 +12,7 @@ use super::folders::{self, Entry};
 use crate::fail;
 
 /// `*` and `?` do not match a leading dot or a slash, as in the shell.
-pub(super) const OPTIONS: MatchOptions =
+pub(in crate::store) const OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
 /// One part of a pattern, between slashes.
@@ -27,7 +27,7 @@ enum Part {
 ///
 /// # Errors
 /// Invalid for an invalid pattern; any error of listing a folder; any error that `visit` returns.
-pub(super) fn each(pattern: &str, visit: &mut dyn FnMut(PathBuf) -> Result<()>) -> Result<()> {
+pub(in crate::store) fn each(pattern: &str, visit: &mut dyn FnMut(PathBuf) -> Result<()>) -> Result<()> {
     let wrong = |e: glob::PatternError| Error::invalid(format!("not a pattern: {}", e.msg)).with("file", pattern);
     Pattern::new(pattern).map_err(wrong)?;
     let part = |text: &str| match (text, only_name(text)) {

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_plan::Source;
 
-use super::format::{FileAccess, FileRows, FileToScan, Listed, Opening, Scan, SourceFormat};
-use super::look_up::{FILES, listed, name_instead};
 use crate::Allowed;
 use crate::formats::megatron;
 use crate::index::table::{Counted, Table};
 use crate::index::{Inner, Layout};
 use crate::readers::{self, Reader};
+use crate::sources::format::{FileAccess, FileRows, FileToScan, Listed, Opening, Scan, SourceFormat};
+use crate::sources::look_up::{FILES, listed, name_instead};
 use crate::store::{self, Found};
 
-pub(super) struct Megatron<'s> {
-    pub(super) paths: &'s [String],
+pub(in crate::sources) struct Megatron<'s> {
+    pub(in crate::sources) paths: &'s [String],
 }
 
-pub(super) fn infer(paths: &[String], column: String) -> Result<Source> {
+pub(in crate::sources) fn infer(paths: &[String], column: String) -> Result<Source> {
     let prefixes: Vec<String> = paths.iter().map(|path| megatron::prefix(path).to_owned()).collect();
     let indexes = prefixes.iter().map(|prefix| megatron::file(prefix, "idx")).collect();
     let hint = "name the .bin and .idx files without their endings, as --data-path of Megatron does";

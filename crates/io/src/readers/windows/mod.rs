@@ -19,7 +19,7 @@ use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::Chunk;
 use forebay_plan::{EpochLanes, LaneWindow, Piece};
 
-use super::pool::{Head, Pool};
+use super::bytes::pool::{Head, Pool};
 use super::reader::Chunks;
 use super::reader::WindowAnnouncement;
 use crate::store::{CodecOf, Forward};

@@ -17,7 +17,7 @@ const PERMIT_BYTES: usize = 1 << 10;
 
 /// The sending end.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(in crate::store) struct Feed {
     send: Sender<Result<Bytes>>,
     room: Arc<Semaphore>,
     permits: u32,
@@ -25,7 +25,7 @@ pub(super) struct Feed {
 
 impl Feed {
     /// Sends bytes once there is room for them; returns false if the reader is gone.
-    pub(super) async fn send(&self, chunk: Bytes) -> bool {
+    pub(in crate::store) async fn send(&self, chunk: Bytes) -> bool {
         let permits = permits_of(&chunk, self.permits);
         match self.room.acquire_many(permits).await {
             Ok(permit) => {
@@ -37,7 +37,7 @@ impl Feed {
     }
 
     /// Sends an error, which is the last message.
-    pub(super) fn fail(&self, error: Error) {
+    pub(in crate::store) fn fail(&self, error: Error) {
         let _ = self.send.send(Err(error));
     }
 }
@@ -60,7 +60,7 @@ pub(crate) struct Body {
 
 impl Body {
     /// Makes both ends; at most `ahead` bytes wait (or one chunk, if that is more).
-    pub(super) fn new(range: Range<u64>, ahead: usize) -> (Feed, Self) {
+    pub(in crate::store) fn new(range: Range<u64>, ahead: usize) -> (Feed, Self) {
         let permits = ahead.div_ceil(PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize)) as u32;
         let (send, receive) = channel();
         let room = Arc::new(Semaphore::new(permits as usize));

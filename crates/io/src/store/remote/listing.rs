@@ -33,7 +33,7 @@ struct Listed {
 
 impl Store {
     /// Lists every object below a prefix, in no order.
-    pub(super) async fn list(&self, prefix: &Path, uri: &str) -> Result<Vec<ObjectMeta>> {
+    pub(in crate::store) async fn list(&self, prefix: &Path, uri: &str) -> Result<Vec<ObjectMeta>> {
         let (mut found, mut waiting) = (Vec::new(), vec![prefix.clone()]);
         let mut lists = FuturesUnordered::new();
         loop {
@@ -51,7 +51,7 @@ impl Store {
 
     /// Lists the first `most` objects below a prefix that are `wanted`, in the order of the store, which is that of the
     /// names.
-    pub(super) async fn list_first(
+    pub(in crate::store) async fn list_first(
         &self,
         prefix: &Path,
         uri: &str,

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_plan::Source;
 
-use super::draft::Together;
-use super::format::{FileAccess, FileRows, FileToScan, Listed, Opening, Scan, SourceFormat, counted};
-use super::table::filtered::Filtered;
-use super::table::{Columns, TableFiles, are_named, missing, open_groups, partitioned_files};
+use super::filtered::Filtered;
+use super::{Columns, TableFiles, are_named, missing, open_groups, partitioned_files};
 use crate::Progress;
 use crate::formats::parquet;
 use crate::index::table::Table;
 use crate::index::{Inner, Layout};
 use crate::open_found::open_found as open;
 use crate::readers::Reader;
+use crate::sources::draft::Together;
+use crate::sources::format::{FileAccess, FileRows, FileToScan, Listed, Opening, Scan, SourceFormat, counted};
 use crate::store::ReadThrough;
 
-pub(super) struct Parquet<'s> {
-    pub(super) source: &'s Source,
+pub(in crate::sources) struct Parquet<'s> {
+    pub(in crate::sources) source: &'s Source,
 }
 
-pub(super) fn infer(
+pub(in crate::sources) fn infer(
     paths: Vec<String>,
     together: Together,
     (columns, nullable): (Option<Vec<String>>, Option<Vec<String>>),

@@ -6,24 +6,28 @@ use forebay_core::Result;
 use forebay_data::Field;
 use forebay_plan::{MdsColumn, Source, Wrap};
 
-use super::format::{FileAccess, Listed, Opening, SourceFormat};
-use super::shards;
 use crate::formats::litdata;
 use crate::index::table::Table;
 use crate::index::{Inner, Layout};
 use crate::readers::{self, Reader};
+use crate::sources::format::{FileAccess, Listed, Opening, SourceFormat};
+use crate::sources::shards;
 use crate::store::{Object, ReadThrough};
 
 const HINT: &str = "name a folder that has an index.json, which litdata.optimize writes at its end";
 
-pub(super) struct Litdata<'s> {
-    pub(super) paths: &'s [String],
-    pub(super) columns: &'s [MdsColumn],
-    pub(super) fields: &'s [Field],
-    pub(super) wrap: Wrap,
+pub(in crate::sources) struct Litdata<'s> {
+    pub(in crate::sources) paths: &'s [String],
+    pub(in crate::sources) columns: &'s [MdsColumn],
+    pub(in crate::sources) fields: &'s [Field],
+    pub(in crate::sources) wrap: Wrap,
 }
 
-pub(super) fn infer(paths: &[String], columns: Option<&[String]>, near: Option<&dyn ReadThrough>) -> Result<Source> {
+pub(in crate::sources) fn infer(
+    paths: &[String],
+    columns: Option<&[String]>,
+    near: Option<&dyn ReadThrough>,
+) -> Result<Source> {
     let (paths, files) = shards::folders(paths, HINT)?;
     let litdata::Stored { columns, fields, wrap } = litdata::look(&files, columns, near)?;
     Ok(Source::Litdata { paths, columns, fields, wrap })
