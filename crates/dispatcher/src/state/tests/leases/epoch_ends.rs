@@ -3,7 +3,7 @@
 use forebay_plan::Ending;
 use forebay_proto::Steps;
 
-use super::*;
+use crate::state::tests::*;
 
 /// The two consumers of a job that end epochs together.
 const RANKS: [usize; 2] = [5, 6];

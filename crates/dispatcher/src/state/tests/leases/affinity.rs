@@ -2,8 +2,8 @@
 
 use forebay_plan::{Graph, Node, Op, Source};
 
-use super::*;
 use crate::state::leases::grants::grant::LOOKAHEAD;
+use crate::state::tests::*;
 
 const SPLITS: u64 = 40;
 

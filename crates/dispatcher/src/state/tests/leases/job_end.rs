@@ -1,6 +1,6 @@
 //! When a job is over: once its consumers have acknowledged all of it.
 
-use super::*;
+use crate::state::tests::*;
 
 /// The two consumers of a job of three epochs.
 const CONSUMERS: [usize; 2] = [0, 1];

@@ -1,7 +1,7 @@
 //! The jobs that are removed, and the parts of them that stay.
 
-use super::*;
 use crate::options::Retention;
+use crate::state::tests::*;
 
 const EMPTY: usize = 2;
 /// Longer than a consumer may take to come back.

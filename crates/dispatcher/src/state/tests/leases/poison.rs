@@ -1,6 +1,6 @@
 //! Poison splits: the events that count as a death, and the result of three deaths.
 
-use super::*;
+use crate::state::tests::*;
 
 /// Three workers, one after the other, get the first split of a consumer and are lost; with `noticed`, its consumer
 /// first reports that it cannot fetch the split.

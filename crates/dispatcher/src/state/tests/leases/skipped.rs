@@ -1,6 +1,6 @@
 //! Skipped samples take bounded room in the ledger, for any report of a consumer.
 
-use super::*;
+use crate::state::tests::*;
 
 const MIB: usize = 1 << 20;
 

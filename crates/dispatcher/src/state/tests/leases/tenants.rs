@@ -1,6 +1,6 @@
 //! Tenants: another tenant's objects do not exist, quotas, workers of one tenant.
 
-use super::*;
+use crate::state::tests::*;
 
 #[test]
 fn what_is_another_tenants_is_answered_as_what_does_not_exist() {

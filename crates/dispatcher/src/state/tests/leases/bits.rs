@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use forebay_plan::{Graph, NeededBits, Node, Op, Source, Versions, ops};
 
-use super::*;
+use crate::state::tests::*;
 
 /// Creates a job of `range` and `batch` that began with the second version of `batch`; returns its consumer.
 fn create(world: &mut World, kept: u32) -> usize {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use forebay_core::{Error, Result, Ticks};
 use forebay_proto::{GetScaleResponse, JobStatus, WorkerStatus, consumer_event, worker_event};
 
-use crate::outbox::Outbox;
+use crate::actor::outbox::Outbox;
 use crate::records::{Batch, JobRecord};
 use crate::state::{Effect, Input, SessionId, State, StateFigures};
 use crate::tenant::Quota;

@@ -1,8 +1,8 @@
 //! Hints for grants that are wrong: each split is still granted, and every invariant is kept.
 
-use super::histories::every_invariant_is_kept;
-use super::*;
 use crate::state::leases::grants::hints::{GrantHint, HintEvent};
+use crate::state::tests::histories::every_invariant_is_kept;
+use crate::state::tests::*;
 
 /// Names another worker than the hint that it wraps, and the other jobs first.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! A consumer that comes to full workers gets splits at once.
 
-use super::*;
+use crate::state::tests::*;
 
 /// Creates another job of any number of splits; returns its consumer.
 fn create(world: &mut World, name: &str, priority: u32, weight: u32) -> usize {

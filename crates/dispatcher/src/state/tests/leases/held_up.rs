@@ -1,7 +1,7 @@
 //! Jobs that hang at a worker: the splits that they keep there, and the rest, which other jobs get.
 
-use super::*;
 use crate::state::leases::grants::held_up::JOBS_MAX;
+use crate::state::tests::*;
 
 /// Creates another job of any number of splits, and its consumer. Of tenant `a` in a world with tenants, as the first.
 fn create(world: &mut World, name: &str) -> usize {

@@ -1,6 +1,6 @@
 //! Grants: by weight and priority, and not from workers that a consumer cannot reach.
 
-use super::*;
+use crate::state::tests::*;
 
 #[test]
 fn a_worker_that_a_consumer_cannot_reach_is_left_out_for_longer_and_longer() {

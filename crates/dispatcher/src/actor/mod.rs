@@ -4,6 +4,10 @@
 //! flushes do not multiply. It never waits for a peer: a session whose port is full is ended. `core` makes all
 //! decisions. Once its term is over, the actor decides and sends nothing more, however late it notices.
 
+pub(super) mod core;
+pub(super) mod handle;
+pub(super) mod outbox;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +17,13 @@ use forebay_proto::{ConsumerEvent, WorkerEvent, not_leader, to_status};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::core::{DispatcherCore, Output};
 use crate::figures::{LeaderFigures, LedgerFigures, ScaleFigures};
-use crate::handle::{Command, Port, stopping};
 use crate::leader::term::Term;
 use crate::records::JobRecord;
 use crate::state::{Effect, Input, SessionId, State};
 use crate::store::Committer;
+use core::{DispatcherCore, Output};
+use handle::{Command, Port, stopping};
 
 /// Commands that are taken at a time.
 const TOGETHER_MAX: usize = 1024;

@@ -1,29 +1,16 @@
 //! Tests of the state in a model of workers, consumers, disk and crashes: random histories against its invariants, and
 //! one file for each subject.
 
-mod affinity;
-mod bits;
 mod dataset_profile;
-mod epoch_ends;
 mod figures;
 mod fleet;
-mod grant;
-mod held_up;
-mod hints;
 mod histories;
-mod job_end;
+mod leases;
 mod local_workers;
-mod make_way;
 mod op_costs;
 mod peers;
 mod placement;
-mod poison;
-mod retention;
 mod scale;
-mod sharing;
-mod skipped;
-mod speculation;
-mod tenants;
 mod world;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Jobs with the same samples: their splits go to the same workers.
 
-use super::*;
+use crate::state::tests::*;
 
 /// Which worker has each split of a consumer.
 fn held(world: &World, consumer: usize) -> Vec<(u64, u128)> {

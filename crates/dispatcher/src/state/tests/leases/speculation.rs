@@ -1,6 +1,6 @@
 //! Late splits get a backup lease, and waiting splits move to idle workers.
 
-use super::*;
+use crate::state::tests::*;
 
 /// A consumer of the endless job that has seen splits end in `took`, and two workers without leases.
 fn with_known_durations(took: Duration, window: u32) -> (World, ConsumerKey) {
