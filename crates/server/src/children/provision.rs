@@ -15,8 +15,8 @@ use forebay_client::{Remote, Service};
 use forebay_core::{Clock, Error, Result, SystemClock, Ticks};
 use forebay_policy::provision::{Action, Reconciler, WorkerCounts};
 
-use crate::fleet::{Fleet, Phase};
-use crate::patience::START;
+use crate::children::fleet::{Fleet, Phase};
+use crate::children::patience::START;
 
 /// One at a time: they share this machine, and a start takes its cores.
 const AT_ONCE: u32 = 1;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use forebay_core::{Error, Result};
 
-use crate::announce::Announcement;
+use crate::children::announce::Announcement;
 
 /// Lines of stderr that are kept.
 const TAIL_LINES: usize = 40;

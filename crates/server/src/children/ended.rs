@@ -11,7 +11,7 @@ use std::sync::TryLockError;
 use forebay_client::Service;
 use forebay_core::{Error, Result};
 
-use crate::fleet::Fleet;
+use crate::children::fleet::Fleet;
 use crate::up::Up;
 
 /// The most workers that an error names; of more, it has the number.

@@ -8,7 +8,7 @@ use forebay_core::{Error, Result};
 use forebay_dispatcher::{Objective, Scaling};
 
 use crate::cache::CacheConfig;
-use crate::child::Child;
+use crate::children::child::Child;
 
 /// The pause before a dead worker is restarted, so that one that cannot start does not use up the machine.
 const RESPAWN_PAUSE: Duration = Duration::from_secs(1);
