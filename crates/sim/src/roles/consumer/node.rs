@@ -7,7 +7,7 @@ use forebay_data::Chunk;
 use forebay_exec::{Delivery, Position, SkippedSample};
 
 use crate::losses::account::{Began, SkippedName};
-use crate::payload::SentChunk;
+use crate::net::payload::SentChunk;
 
 /// The assumed bytes of each chunk: a few of them fill the buffer.
 pub(crate) const CHUNK_BYTES: usize = 40 << 20;

@@ -12,11 +12,11 @@ use forebay_client::simulate::{Consumer, HEARTBEAT, Options, SILENCE_MAX, Sessio
 use forebay_core::Error;
 use forebay_proto::{JobDefinition, consumer_event};
 
+use crate::faults::planted::Planted;
+use crate::net::payload::Payload;
 use crate::net::streams::Kind;
-use crate::node::Node;
-use crate::payload::Payload;
-use crate::pipeline::Pipeline;
-use crate::planted::Planted;
+use crate::pipelines::pipeline::Pipeline;
+use crate::roles::node::Node;
 use crate::world::{Event, World};
 use node::{ConsumerTimer, Saved, job_name, job_number};
 

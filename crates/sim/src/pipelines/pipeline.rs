@@ -17,8 +17,8 @@ use forebay_exec::{Budget, Environment, Executable, KnownSkips, MorselRequest, N
 use forebay_plan::{Ending, EpochPlan, Sharding, Sizing, Stages};
 use forebay_proto::JobDefinition;
 
-use crate::dice::Dice;
-use crate::drawing::{Drawn, draw, mixed};
+use crate::faults::dice::Dice;
+use crate::pipelines::drawing::{Drawn, draw, mixed};
 use due::Rounds;
 pub(crate) use due::{Due, KnownLost, missing};
 
@@ -235,8 +235,8 @@ mod tests {
     use arrow_array::{Array, Int64Array};
 
     use super::*;
-    use crate::catalogue::Catalogue;
-    use crate::drawing::{CUT, PIPELINES};
+    use crate::pipelines::catalogue::Catalogue;
+    use crate::pipelines::drawing::{CUT, PIPELINES};
 
     /// Returns all splits of the first epoch.
     fn splits(pipeline: &Pipeline) -> impl Iterator<Item = (u32, u64, u64)> {

@@ -1,9 +1,9 @@
 //! Worlds with jobs that skip samples, whose consumers are coordinated, that have twins, and that are cancelled.
 
 use super::{Fault, Scenario, Worlds};
-use crate::dice::Dice;
-use crate::drawing::PIPELINES;
-use crate::drawing::mixed::{is_mixed, number, twin};
+use crate::faults::dice::Dice;
+use crate::pipelines::drawing::PIPELINES;
+use crate::pipelines::drawing::mixed::{is_mixed, number, twin};
 
 /// Draws the pipeline of each job.
 pub(super) fn jobs(worlds: Worlds, dice: &mut Dice) -> Vec<usize> {

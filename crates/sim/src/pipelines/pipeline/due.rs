@@ -14,7 +14,7 @@ use forebay_exec::{Delivery, KnownSkips, Merge, Position, SkippedSample};
 use forebay_plan::Ending;
 
 use super::{Pipeline, compute};
-use crate::digest::{digests, of_rows};
+use crate::pipelines::digest::{digests, of_rows};
 
 /// A skipped sample: the chunk that lacks it (epoch, split, index), its number, and the repetition.
 pub(crate) type Missing = ((u64, u64, u64), u64, u64);

@@ -8,7 +8,7 @@ use forebay_exec::Budget;
 use forebay_io::Blobs;
 use forebay_plan::{Binary, Expr, Graph, Node, Op, ops};
 
-use crate::dice::Dice;
+use crate::faults::dice::Dice;
 
 /// The number of pipelines that are not mixed.
 pub(crate) const PIPELINES: usize = 76;

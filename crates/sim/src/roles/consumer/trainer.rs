@@ -9,9 +9,9 @@ use forebay_exec::Delivery;
 
 use super::START_AGAIN;
 use super::node::{ConsumerTimer, Saved};
-use crate::digest::digests;
 use crate::losses::account::told;
-use crate::node::Node;
+use crate::pipelines::digest::digests;
+use crate::roles::node::Node;
 use crate::world::World;
 
 impl World<'_> {

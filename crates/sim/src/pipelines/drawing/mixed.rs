@@ -11,7 +11,7 @@ use forebay_io::NoBlobs;
 use forebay_plan::{Binary, Expr, Graph, OnError, Op, Source, ops};
 
 use super::drawn::{Drawn, PIPELINES, column, light};
-use crate::dice::Dice;
+use crate::faults::dice::Dice;
 
 /// The number of these pipelines, after the others.
 const MIXED: usize = 48;

@@ -9,7 +9,7 @@ use forebay_proto::{
     ConsumerStream, JobDefinition, Ticket, consumer_event, consumer_message, worker_event, worker_message,
 };
 
-use crate::lending::loans::Lent;
+use crate::roles::lending::loans::Lent;
 
 /// A sent chunk: its index, its rows, the number of row ops that have run on them, and the loan of its memory.
 pub(crate) struct SentChunk {

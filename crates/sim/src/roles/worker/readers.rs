@@ -5,8 +5,8 @@ use forebay_proto::Ticket;
 use forebay_worker::simulate::{Sent, TicketOutcome, Worker};
 
 use super::node::{Serving, place};
-use crate::payload::{Payload, SentChunk};
-use crate::planted::Planted;
+use crate::faults::planted::Planted;
+use crate::net::payload::{Payload, SentChunk};
 use crate::world::World;
 
 /// The most chunks on their way on one stream.

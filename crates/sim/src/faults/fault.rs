@@ -1,6 +1,6 @@
 //! Events of a world: faults, and decisions in between.
 
-use crate::node::Node;
+use crate::roles::node::Node;
 
 /// Faults, and decisions in between, which are no faults. Times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

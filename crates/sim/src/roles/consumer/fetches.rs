@@ -3,11 +3,11 @@
 use forebay_client::simulate::{Borrowing, Fetching, StreamEnd};
 
 use super::node::{CHUNK_BYTES, ConsumerTimer, Stream, Taken};
+use crate::faults::planted::Planted;
+use crate::net::payload::{Payload, SentChunk};
 use crate::net::streams::Kind;
-use crate::node::Node;
-use crate::payload::{Payload, SentChunk};
-use crate::planted::Planted;
-use crate::worker::node::address;
+use crate::roles::node::Node;
+use crate::roles::worker::node::address;
 use crate::world::World;
 
 /// The time to finish a chunk in ms, if that is not done at once.

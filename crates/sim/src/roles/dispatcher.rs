@@ -7,11 +7,11 @@ use forebay_core::ErrorKind;
 use forebay_dispatcher::simulate::{Dispatcher, Output, worker_event};
 use forebay_proto::{consumer_event, consumer_message, worker_message};
 
-use crate::consumer::node::job_number;
+use crate::faults::planted::Planted;
+use crate::net::payload::Payload;
 use crate::net::streams::Kind;
-use crate::node::Node;
-use crate::payload::Payload;
-use crate::planted::Planted;
+use crate::roles::consumer::node::job_number;
+use crate::roles::node::Node;
 use crate::world::{Event, World};
 use node::DispatcherTimer;
 
@@ -292,7 +292,7 @@ impl World<'_> {
             wrong.push(format!("{known} workers are known, and {} live", self.workers.len()));
         }
         for (i, setup) in self.scenario.consumers.iter().enumerate() {
-            let name = crate::consumer::node::job_name(setup.job);
+            let name = crate::roles::consumer::node::job_name(setup.job);
             let end = (self.jobs[setup.job].definition.epochs, 0);
             let frontier = self.dispatcher.disk.frontier(&name, setup.index);
             if self.consumers[i].heard_out && frontier != end && !self.is_cancelled(setup.job) {

@@ -17,9 +17,9 @@ use forebay_client::simulate::{Borrower, Borrowing};
 use forebay_data::Chunk;
 use forebay_proto::{ConsumerStream, Return};
 
-use crate::consumer::node::CHUNK_BYTES;
-use crate::node::Node;
-use crate::planted::Planted;
+use crate::faults::planted::Planted;
+use crate::roles::consumer::node::CHUNK_BYTES;
+use crate::roles::node::Node;
 use crate::world::{Event, World};
 use loans::{Guard, Lent, LentTo, Loan, Socket};
 

@@ -1,7 +1,7 @@
 //! Applies faults, and decisions in between, to a world.
 
-use crate::fault::Fault;
-use crate::node::Node;
+use crate::faults::fault::Fault;
+use crate::roles::node::Node;
 use crate::world::World;
 
 impl World<'_> {

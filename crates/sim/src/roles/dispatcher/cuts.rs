@@ -6,8 +6,8 @@
 
 use forebay_proto::Lease;
 
-use crate::consumer::node::job_name;
-use crate::node::Node;
+use crate::roles::consumer::node::job_name;
+use crate::roles::node::Node;
 use crate::world::World;
 
 impl World<'_> {

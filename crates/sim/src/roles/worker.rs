@@ -8,10 +8,10 @@ use forebay_core::Error;
 use forebay_proto::{OneReader, worker_event};
 use forebay_worker::simulate::{LEASE_WAIT_MAX, LEAVE_MAX, Worker};
 
+use crate::faults::planted::Planted;
+use crate::net::payload::Payload;
 use crate::net::streams::Kind;
-use crate::node::Node;
-use crate::payload::Payload;
-use crate::planted::Planted;
+use crate::roles::node::Node;
 use crate::world::{Event, World};
 use node::{Serving, WorkerTimer};
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use forebay_dispatcher::Timing;
 
-use crate::dice::Dice;
-use crate::fault::Fault;
-use crate::node::Node;
+use crate::faults::dice::Dice;
+use crate::faults::fault::Fault;
+use crate::roles::node::Node;
 
 /// The kinds of worlds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use forebay_exec::Budget;
 use forebay_io::{Blobs, NoBlobs};
 use forebay_plan::{Binary, BlobId, Expr, Graph, Layout, Op, Source, ops};
 
-use crate::dice::Dice;
+use crate::faults::dice::Dice;
 pub(crate) use drawn::{Drawn, PIPELINES};
 use drawn::{column, light};
 

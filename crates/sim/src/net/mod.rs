@@ -5,13 +5,14 @@
 //! it again) until the way is free, or until keep-alives report that the peer is gone. A stopped process receives
 //! nothing; its messages meanwhile stay in its socket.
 
+pub(super) mod payload;
 pub(crate) mod streams;
 
 use forebay_core::rng::mix64;
 
-use crate::node::Node;
-use crate::payload::Payload;
+use crate::roles::node::Node;
 use crate::world::{Event, World};
+use payload::Payload;
 use streams::{End, Kind, Pipe};
 
 /// The time within which keep-alives detect a lost peer.

@@ -8,8 +8,8 @@ use forebay_exec::KnownSkips;
 use forebay_worker::simulate::{Computing, Decision, Task, Todo, WAIT_MAX};
 
 use super::node::{Computed, Entry, Parked, WorkerTimer};
-use crate::node::Node;
-use crate::planted::Planted;
+use crate::faults::planted::Planted;
+use crate::roles::node::Node;
 use crate::world::World;
 
 /// The additional time of a read while the storage throttles, and of a read that fails.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::pipeline::Pipeline;
+use crate::pipelines::pipeline::Pipeline;
 
 /// All pipelines, each made on first use.
 #[derive(Default)]
