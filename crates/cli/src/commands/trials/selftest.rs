@@ -44,7 +44,7 @@ struct Report {
 
 pub(crate) fn run(arguments: &Selftest, host: &dyn Host) -> Result<()> {
     let SelftestOf::Faults(arguments) = &arguments.what;
-    let folder = super::scratch("forebay-selftest-", arguments.dir.as_deref())?;
+    let folder = crate::commands::scratch("forebay-selftest-", arguments.dir.as_deref())?;
     let options = FaultsOptions {
         quick: arguments.quick,
         scenarios: arguments.scenario.clone(),

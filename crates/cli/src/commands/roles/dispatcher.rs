@@ -13,7 +13,8 @@ use crate::exit::Failure;
 pub(crate) fn run(mut arguments: Dispatcher) -> Result<(), Failure> {
     init_logs(if arguments.process.exit_with_parent { "warn" } else { "info" }).map_err(Failure::Usage)?;
     // Lives as long as the dispatcher.
-    let own = if arguments.state_dir.is_none() { Some(super::scratch("forebay-dispatcher-", None)?) } else { None };
+    let own =
+        if arguments.state_dir.is_none() { Some(crate::commands::scratch("forebay-dispatcher-", None)?) } else { None };
     if let Some(folder) = &own {
         let at = folder.path();
         eprintln!(

@@ -4,8 +4,8 @@ use forebay_client::KindWanted;
 use forebay_core::Result;
 use forebay_dashboard::model::Scale;
 
-use super::{connect, go_on};
 use crate::arguments::List;
+use crate::commands::{connect, go_on};
 use crate::output;
 
 fn known(wanted: Option<u32>) -> String {

@@ -7,7 +7,7 @@ use crate::host::{DemoOptions, Host};
 use crate::output;
 
 pub(crate) fn run(arguments: &Demo, host: &dyn Host) -> Result<()> {
-    let folder = super::scratch("forebay-demo-", arguments.dir.as_deref())?;
+    let folder = crate::commands::scratch("forebay-demo-", arguments.dir.as_deref())?;
     let options =
         DemoOptions { epochs: arguments.epochs, workers: arguments.workers, shards: arguments.shards.clone() };
     let rows = host.demo(&options, folder.path())?;

@@ -3,8 +3,8 @@
 use forebay_core::Result;
 use forebay_dashboard::model::Worker;
 
-use super::{connect, go_on};
 use crate::arguments::List;
+use crate::commands::{connect, go_on};
 use crate::output;
 
 pub(crate) fn run(arguments: &List) -> Result<()> {

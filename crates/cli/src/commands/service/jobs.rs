@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::ops;
-use super::{connect, go_on};
 use crate::arguments::{EndJob, Jobs, JobsAction, List, ShowJob, TraceJob};
+use crate::commands::{connect, go_on};
 use crate::output;
 
 pub(crate) fn run(arguments: &Jobs) -> Result<()> {

@@ -28,7 +28,7 @@ struct Report {
 }
 
 pub(crate) fn run(arguments: &Bench, host: &dyn Host) -> Result<()> {
-    let folder = super::scratch("forebay-bench-", arguments.dir.as_deref())?;
+    let folder = crate::commands::scratch("forebay-bench-", arguments.dir.as_deref())?;
     let sizes = BenchSizes {
         seconds: arguments.seconds,
         rounds: arguments.rounds,
@@ -58,7 +58,7 @@ fn grants(splits: u64, dir: &std::path::Path) -> Result<[Figure; 2]> {
         let work = scope.spawn(|| measure_grants(dir, splits));
         while !work.is_finished() {
             progress.tick();
-            std::thread::sleep(super::LOOK);
+            std::thread::sleep(crate::commands::LOOK);
         }
         work.join()
     });

@@ -13,7 +13,7 @@ use forebay_core::{ErrorKind, Result};
 use forebay_dashboard::model::Snapshot;
 use forebay_server::Service;
 
-use super::super::go_on;
+use crate::commands::go_on;
 
 /// How often the thread checks whether another job is watched.
 const TURN: Duration = Duration::from_millis(100);

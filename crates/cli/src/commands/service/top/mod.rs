@@ -14,8 +14,8 @@ use std::time::Duration;
 use forebay_core::{Error, Result};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use super::connect;
 use crate::arguments::Top;
+use crate::commands::connect;
 use app::{App, Then};
 
 /// How often the screen checks for keys and looks.

@@ -210,8 +210,8 @@ fn ops(frame: &mut Frame<'_>, area: Rect, ops: &[Op<'_>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::top::app::Then;
-    use crate::commands::top::feed::Look;
+    use crate::commands::service::top::app::Then;
+    use crate::commands::service::top::feed::Look;
     use forebay_client::{ConsumerStatus, OpStatus, WorkerStatus};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;

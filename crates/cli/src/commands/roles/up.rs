@@ -74,7 +74,7 @@ fn options(arguments: Up, host: &dyn Host) -> Result<UpOptions> {
 
 fn serve(options: UpOptions, http: Option<HttpOptions>, json: bool) -> Result<()> {
     // Children end with this process, so a Ctrl-C before they are ready may simply end it.
-    let up = super::start(options)?;
+    let up = crate::commands::start(options)?;
     let stop = StopSignal::new()?;
     let service = format!("forebay://{}", up.address());
     let dashboard = http.map(|http| RunningDashboard::of_service(http, Remote::new(up.address()))).transpose()?;
