@@ -13,10 +13,10 @@ use forebay_exec::MadeRows;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyMapping, PyString};
 
+use crate::convert::rows::columns_of_rows;
+use crate::convert::values::describe;
 use crate::errors::from_value;
 use crate::functions::{of_code, take_row};
-use crate::rows::columns_of_rows;
-use crate::values::describe;
 
 /// The rows of a block.
 const BLOCK_ROWS: usize = 64;

@@ -1,5 +1,8 @@
 //! A service in Python's hands: its dispatcher's address, its jobs and workers, and the streams of its jobs.
 
+pub(super) mod provision;
+pub(super) mod up;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +17,10 @@ use forebay_server::{JobKey, LocalRecipe, LocalThreads, LocalWorker, local_key, 
 use pyo3::prelude::*;
 
 use crate::errors::{guard, interruptible, raise};
+use crate::functions::runner::Runner;
 use crate::iter::{Iteration, NativeIterator};
 use crate::pipeline::Pipeline;
 use crate::pipeline::iterate::{ErrorBudget, saved};
-use crate::runner::Runner;
 
 /// A dispatcher that has answered.
 #[pyclass(frozen, module = "forebay._native")]
@@ -253,8 +256,8 @@ impl ServiceClient {
         let command = crate::cli::command(py)?;
         let (stream, from, plan, left_out) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
-            let show = crate::indexing::progress_line();
-            crate::up::check(self.service.address())?;
+            let show = crate::sources::indexing::progress_line();
+            crate::service::up::check(self.service.address())?;
             let mut progress = |done, total| show.show(done, total);
             if spec.graph.source().is_streamed_mix() {
                 let opened = self.service.open_mix(&spec, &blobs, &mut progress, poll)?;
@@ -269,7 +272,7 @@ impl ServiceClient {
                     known: left_out.iter().map(SavedSkip::to_skipped).collect(),
                     warn: crate::cache::warn,
                     rank_timeout: absence,
-                    liveness: crate::up::watch(&self.service, false),
+                    liveness: crate::service::up::watch(&self.service, false),
                     ..StreamOptions::default()
                 };
                 let stream = Iteration::Mix(Box::new(opened.start(functions, options)?));
@@ -297,7 +300,7 @@ impl ServiceClient {
                 local_worker: slot.clone(),
                 warn: crate::cache::warn,
                 rank_timeout: absence,
-                liveness: crate::up::watch(&self.service, !is_alone),
+                liveness: crate::service::up::watch(&self.service, !is_alone),
                 ..StreamOptions::default()
             };
             let stream = ServiceStream::start(&opened, functions, options)?;
@@ -319,7 +322,7 @@ impl ServiceClient {
         call: impl FnOnce(&Service, &mut dyn FnMut() -> Result<()>) -> Result<T> + Send,
     ) -> PyResult<T> {
         interruptible(py, |poll| {
-            crate::up::check(self.service.address())?;
+            crate::service::up::check(self.service.address())?;
             call(&self.service, poll)
         })
     }

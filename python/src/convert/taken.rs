@@ -12,9 +12,9 @@ use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple,
 };
 
-use crate::masks;
-use crate::memory::Memory;
-use crate::numpy::NumPy;
+use crate::convert::masks;
+use crate::convert::memory::Memory;
+use crate::convert::numpy::NumPy;
 
 /// The deepest lists within lists; NumPy makes no array of deeper ones.
 const DEPTH_MAX: usize = 64;

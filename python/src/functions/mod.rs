@@ -2,8 +2,17 @@
 //!
 //! Why here: it is the simplest of the two executors, and the processes of the other one run it. Functions get
 //! read-only arrays over the engine's memory, and copy arrays that they want to change. The result for a row is taken
-//! before the function is called again ([`crate::taken`]). Nothing ends a call; after [`PyFunctions::stop`] no other
-//! begins.
+//! before the function is called again ([`crate::convert::taken`]). Nothing ends a call; after [`PyFunctions::stop`] no
+//! other begins.
+//!
+//! `collected`: rows that a function makes of rows; `probe`: the schema of its results; `process/`: functions in
+//! separate processes; `runner`: which of both an iterator uses; `user_call`: calls of users' code.
+
+mod collected;
+pub(super) mod probe;
+pub(super) mod process;
+pub(super) mod runner;
+pub(super) mod user_call;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,12 +28,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyTuple};
 
-use crate::arrays::Columns;
-use crate::collected::{self, Collected};
+use crate::convert::arrays::Columns;
+use crate::convert::rows::{columns_of_batch, columns_of_rows};
+use crate::convert::taken;
 use crate::errors::{from_exception, from_user, from_value};
-use crate::rows::{columns_of_batch, columns_of_rows};
-use crate::taken;
-use crate::user_call::{self, Around};
+use collected::Collected;
+use user_call::Around;
 
 /// Called before each row that a user's code sees; returns whether to go on.
 type Progress = Box<dyn Fn(u64) -> bool + Send + Sync>;
@@ -230,8 +239,8 @@ impl PyFunctions {
         let run = |py: Python<'_>| {
             let returned = self.tried(py, function, &pickle, input, randomness, makes_rows)?;
             let fields = match returned.as_slice() {
-                [batch] if function.batched => crate::probe::fields_of_batch(batch),
-                rows => crate::probe::fields_of_rows(rows),
+                [batch] if function.batched => crate::functions::probe::fields_of_batch(batch),
+                rows => crate::functions::probe::fields_of_rows(rows),
             };
             fields.map_err(|e| from_value(py, &e))
         };
@@ -391,30 +400,33 @@ fn generators(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 
 fn truth(value: &Bound<'_, PyAny>, row: usize) -> PyResult<bool> {
     if value.is_none() || value.is_instance_of::<PyDict>() {
-        let message = format!("returned {} instead of a truth value", crate::values::describe(value));
+        let message = format!("returned {} instead of a truth value", crate::convert::values::describe(value));
         let error = Error::new(ErrorKind::Function, message).with("row", row).hint("return True to keep the row");
         return Err(crate::errors::raise(value.py(), &error));
     }
     value.is_truthy().map_err(|e| {
-        let message = format!("returned {}, which is not one truth value: {e}", crate::values::describe(value));
+        let message =
+            format!("returned {}, which is not one truth value: {e}", crate::convert::values::describe(value));
         let hint = "return True or False; of an array say what is meant: .all() or .any()";
         crate::errors::raise(value.py(), &Error::new(ErrorKind::Function, message).with("row", row).hint(hint))
     })
 }
 
 fn mask(value: &Bound<'_, PyAny>, rows: usize) -> PyResult<Vec<bool>> {
-    let np = crate::numpy::NumPy::get(value.py())?;
+    let np = crate::convert::numpy::NumPy::get(value.py())?;
     let array = np.asarray(value).map_err(|e| {
-        let message = format!("returned {}, which is no array: {e}", crate::values::describe(value));
+        let message = format!("returned {}, which is no array: {e}", crate::convert::values::describe(value));
         crate::errors::raise(value.py(), &Error::new(ErrorKind::Function, message))
     })?;
-    let (dtype, shape) = (array.getattr("dtype")?.str()?.extract::<String>()?, crate::values::shape_of(&array)?);
+    let (dtype, shape) =
+        (array.getattr("dtype")?.str()?.extract::<String>()?, crate::convert::values::shape_of(&array)?);
     if dtype != "bool" || shape != [rows] {
         let message = format!("returned {dtype}{shape:?} instead of a bool array of {rows} rows");
         return Err(crate::errors::raise(value.py(), &Error::new(ErrorKind::Function, message)));
     }
     // A row with a missing answer is dropped, as by an expression.
-    let known = if crate::masks::mask(value)?.is_some() { value.call_method1("filled", (false,))? } else { array };
+    let known =
+        if crate::convert::masks::mask(value)?.is_some() { value.call_method1("filled", (false,))? } else { array };
     known.call_method0("tolist")?.extract()
 }
 

@@ -5,11 +5,11 @@ use forebay_data::{DType, Field, Kind};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
 
+use crate::convert::masks::{self, Masks};
+use crate::convert::numpy::NumPy;
+use crate::convert::rows::flatten;
+use crate::convert::values::{describe, shape_of, shown};
 use crate::errors::raise;
-use crate::masks::{self, Masks};
-use crate::numpy::NumPy;
-use crate::rows::flatten;
-use crate::values::{describe, shape_of, shown};
 
 /// Returns the columns of the samples that a function returned, one dictionary each.
 pub(crate) fn fields_of_rows(samples: &[Bound<'_, PyAny>]) -> PyResult<Vec<Field>> {

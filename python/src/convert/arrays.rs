@@ -17,10 +17,10 @@ use forebay_data::{Chunk, DType, Field, Kind, TextLists, tensor_shape_of_row, te
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
+use crate::convert::masks::{self, Masks};
+use crate::convert::memory::Memory;
+use crate::convert::numpy::NumPy;
 use crate::errors::raise;
-use crate::masks::{self, Masks};
-use crate::memory::Memory;
-use crate::numpy::NumPy;
 
 /// A column whose numbers are found but whose Arrow array is dropped, so that its buffer may have one owner.
 enum Numbers {

@@ -16,10 +16,10 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyEllipsis, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
 
+use crate::convert::masks::{self, Masks};
+use crate::convert::memory::Memory;
+use crate::convert::numpy::NumPy;
 use crate::errors::raise;
-use crate::masks::{self, Masks};
-use crate::memory::Memory;
-use crate::numpy::NumPy;
 
 /// Rows of this size together are stacked by NumPy in one call, which costs a copy and saves a call for each row.
 const STACKED_BYTES_MAX: usize = 1 << 16;

@@ -6,8 +6,8 @@ use forebay_data::Schema;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString};
 
+use crate::convert::values::{batched_column, column, describe, shown};
 use crate::errors::raise;
-use crate::values::{batched_column, column, describe, shown};
 
 /// Turns nested dictionaries into dotted names.
 pub(crate) fn flatten<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {

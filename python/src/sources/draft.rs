@@ -172,7 +172,7 @@ pub(crate) fn infer(json: &str, poll: &mut dyn FnMut() -> Result<()>) -> Result<
     let near = kept.and_then(|kept| PageCachedSource::open(&files, 0, &kept.cache));
     let near = near.as_ref().map(|near| near as &dyn ReadThrough);
     let infer = |progress: Progress<'_>| forebay_io::infer_following(draft, near, progress);
-    let source = crate::indexing::followed("reading schemas", poll, infer)?;
+    let source = crate::sources::indexing::followed("reading schemas", poll, infer)?;
     filter.map_or(Ok(source.clone()), |filter| source.filtered(filter))
 }
 
@@ -181,15 +181,15 @@ pub(crate) fn memory(columns: &Bound<'_, PyAny>) -> PyResult<(Source, Bytes)> {
     let py = columns.py();
     let raise = |e: Error| crate::errors::raise(py, &blame_argument(e));
     let read = || -> PyResult<(Vec<Field>, usize, Vec<arrow_array::ArrayRef>)> {
-        let fields = crate::probe::fields_of_batch(columns)?;
+        let fields = crate::functions::probe::fields_of_batch(columns)?;
         fields.iter().try_for_each(Field::check).map_err(|e| crate::errors::raise(py, &e))?;
-        let flat = crate::rows::flatten(columns)?;
+        let flat = crate::convert::rows::flatten(columns)?;
         let rows = flat.first().map_or(Ok(0), |(_, c)| c.len())?;
         if let Some((name, column)) = flat.iter().find(|(_, c)| c.len().is_ok_and(|n| n != rows)) {
             let message = format!("column {name:?} has {} rows, and {:?} has {rows}", column.len()?, flat[0].0);
             return Err(crate::errors::raise(py, &Error::invalid(message).hint("every column needs the same rows")));
         }
-        let made = fields.iter().zip(&flat).map(|(f, (_, c))| crate::values::batched_column(f, c, rows));
+        let made = fields.iter().zip(&flat).map(|(f, (_, c))| crate::convert::values::batched_column(f, c, rows));
         let made = made.collect::<PyResult<_>>()?;
         Ok((fields, rows, made))
     };

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::errors::raise;
 use crate::functions::PyFunctions;
-use crate::process::ProcessFunctions;
+use crate::functions::process::ProcessFunctions;
 
 #[derive(Clone)]
 pub(crate) enum Runner {
