@@ -12,7 +12,9 @@ use super::shape::Numbers;
 macro_rules! native {
     ($dtype:expr, $t:ident => $body:expr) => {
         match $dtype {
-            forebay_data::DType::Bool | forebay_data::DType::Int8 => crate::table::expr::numbers::kernel::native!(@ i8, $t, $body),
+            forebay_data::DType::Bool | forebay_data::DType::Int8 => {
+                crate::table::expr::numbers::kernel::native!(@ i8, $t, $body)
+            }
             forebay_data::DType::Int16 => crate::table::expr::numbers::kernel::native!(@ i16, $t, $body),
             forebay_data::DType::Int32 => crate::table::expr::numbers::kernel::native!(@ i32, $t, $body),
             forebay_data::DType::Int64 => crate::table::expr::numbers::kernel::native!(@ i64, $t, $body),
@@ -20,7 +22,9 @@ macro_rules! native {
             forebay_data::DType::Uint16 => crate::table::expr::numbers::kernel::native!(@ u16, $t, $body),
             forebay_data::DType::Uint32 => crate::table::expr::numbers::kernel::native!(@ u32, $t, $body),
             forebay_data::DType::Uint64 => crate::table::expr::numbers::kernel::native!(@ u64, $t, $body),
-            forebay_data::DType::Float16 => crate::table::expr::numbers::kernel::native!(@ crate::table::expr::numbers::number::Half, $t, $body),
+            forebay_data::DType::Float16 => {
+                crate::table::expr::numbers::kernel::native!(@ crate::table::expr::numbers::number::Half, $t, $body)
+            }
             forebay_data::DType::Float32 => crate::table::expr::numbers::kernel::native!(@ f32, $t, $body),
             forebay_data::DType::Float64 => crate::table::expr::numbers::kernel::native!(@ f64, $t, $body),
         }
@@ -35,7 +39,9 @@ macro_rules! native {
 macro_rules! real {
     ($dtype:expr, $t:ident => $body:expr, else $else:expr) => {
         match $dtype {
-            forebay_data::DType::Float16 => crate::table::expr::numbers::kernel::native!(@ crate::table::expr::numbers::number::Half, $t, $body),
+            forebay_data::DType::Float16 => {
+                crate::table::expr::numbers::kernel::native!(@ crate::table::expr::numbers::number::Half, $t, $body)
+            }
             forebay_data::DType::Float32 => crate::table::expr::numbers::kernel::native!(@ f32, $t, $body),
             forebay_data::DType::Float64 => crate::table::expr::numbers::kernel::native!(@ f64, $t, $body),
             _ => $else,
