@@ -21,8 +21,7 @@ use crate::ops::{self, Class, Op, ShuffleWindow};
 use crate::source::{Combining, Source};
 use declared::Declared;
 
-pub use node::{Node, Site};
-pub use stored::WrittenOp;
+pub use node::{Node, Site, WrittenOp};
 
 /// A source and the ops on its rows. Immutable: adding an op returns a new graph that shares the old nodes.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_core::{DatasetId, Error, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Graph, Node, Site};
+use super::{Graph, Node, Site, WrittenOp};
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
 use crate::ops::Class;
@@ -34,17 +34,6 @@ struct StoredGraph {
 /// The version of the stored form, and the version for a graph that may run in an order that changes bytes.
 const VERSION: u32 = 1;
 const VERSION_RELAXED: u32 = 2;
-
-/// A source or an op of a graph, for people and to compare.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WrittenOp {
-    /// It as the user would write it, at most 60 characters of it.
-    pub text: String,
-    /// Six hexadecimal digits that differ where the computation does.
-    pub digest: String,
-    /// The user's line.
-    pub site: Option<Site>,
-}
 
 /// The most characters of an op in words.
 const WRITTEN_CHARS_MAX: usize = 60;
