@@ -77,7 +77,7 @@ def test_stacked_lists_are_the_same_on_a_service_and_behind_a_saved_state(servic
     ds = fb.range(41).map(lambda row: {"id": row["id"], "x": [int(row["id"]) // 4] * (int(row["id"]) // 4 % 3)})
     ds = ds.batch(4).with_column("x", fb.col("x") + 1)
     whole = [fingerprint(b) for b in ds.iter(seed=1)]
-    assert [fingerprint(b) for b in ds.distribute(service, job=name("stacked"), seed=1).iter()] == whole
+    assert [fingerprint(b) for b in ds.distribute(service, job=name(), seed=1).iter()] == whole
     it = ds.iter(seed=1)
     for at in range(len(whole)):
         again = ds.iter(seed=1)

@@ -19,7 +19,7 @@ def saved(pipeline: _native.Pipeline) -> str:
 
     >>> import forebay as fb
     >>> [line[7:] for line in saved(fb.range(9).batch(2)._pipeline).splitlines()]
-    ['range(0, 9)', 'batch(2)']
+    ['range(0..9)', 'batch(2)']
     """
     return "\n".join(f"{digest} {_line(text)}" for text, digest, _ in pipeline.outline()[: _OPS_MAX + 1])
 
@@ -27,8 +27,8 @@ def saved(pipeline: _native.Pipeline) -> str:
 def added(position: str, ops: str) -> str:
     """Returns a position with ops: keys of a state are always the same, and a position is read as JSON.
 
-    >>> added('{"position": {}}', "3f9a01 range(0, 9)")
-    '{"position": {},"ops":"3f9a01 range(0, 9)"}'
+    >>> added('{"position": {}}', "3f9a01 range(0..9)")
+    '{"position": {},"ops":"3f9a01 range(0..9)"}'
     """
     return position if _KEY in position else f"{position[:-1]},{_KEY}{json.dumps(ops)}}}"
 
