@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from forebay._src.video.settings import FRAME_PIXELS_MAX, VideoError
+from forebay._src.video.settings import FRAME_PIXELS_MAX, DamageError, VideoError
 from forebay._src.video.timeline import REORDER_MAX, Timeline, scan
 
 #: The containers that are read, as FFmpeg names them. Playlists, which name other files, are not among them.
@@ -61,12 +61,17 @@ class Reader:
             first = timeline.key_of(wanted[begin])
             # A keyframe from which not all frames can be decoded is the beginning of an intra refresh, or a lie.
             for key in dict.fromkeys([first, max(0, first - 1), 0]):
-                left = self._run(key, wanted, range(begin, end), take)
+                try:
+                    left = self._run(key, wanted, range(begin, end), take)
+                except DamageError:
+                    if key == 0:
+                        raise
+                    continue
                 if not left:
                     break
             else:
                 at = timeline.seconds(wanted[left[0]])
-                raise VideoError(f"the frame at {at:.3f} s cannot be decoded")
+                raise DamageError(f"the frame at {at:.3f} s cannot be decoded")
             begin = end
 
     def _is_near(self, before: int, after: int) -> bool:
@@ -83,7 +88,7 @@ class Reader:
             if frame.pts is None or frame.pts < first:
                 continue  # refers to frames before the keyframe
             if frame.is_corrupt:
-                raise VideoError(f"the frame at {self.timeline.seconds(frame.pts):.3f} s is damaged")
+                raise DamageError(f"the frame at {self.timeline.seconds(frame.pts):.3f} s is damaged")
             if shown is not None and self.codec in _INVISIBLE:
                 for pts in [pts for pts in left if pts < frame.pts]:
                     take(left.pop(pts), shown)
@@ -111,7 +116,7 @@ class Reader:
                 frames = context.decode(packet)
             except self._av.FFmpegError as error:
                 at = "" if packet.pts is None else f" at {self.timeline.seconds(packet.pts):.3f} s"
-                raise VideoError(f"the frame{at} cannot be decoded: {error.strerror}") from None
+                raise DamageError(f"the frame{at} cannot be decoded: {error.strerror}") from None
             for frame in frames:
                 if not self.timeline.is_timed:
                     frame.pts = count

@@ -30,8 +30,12 @@ class VideoError(ValueError):
     """A video that cannot be decoded: an error of its sample."""
 
 
-# Errors of users' functions have the full name of an exception in them; this one needs no module.
-VideoError.__module__ = "builtins"
+class DamageError(VideoError):
+    """A frame that cannot be decoded from a keyframe."""
+
+
+# Errors of users' functions have the full name of an exception in them; these need no module.
+VideoError.__module__ = DamageError.__module__ = "builtins"
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,8 @@ def scan(packets: Iterator[Any], stream: Any, frames: int | None, seconds: float
         count += 1
         if count > PACKETS_MAX:
             raise VideoError(f"has more than {PACKETS_MAX} packets: cut it into parts")
-        if packet.is_corrupt:
+        # A broadcast that was recorded has such packets, and decoders tell which frames they spoil.
+        if packet.is_corrupt and "mpegts" not in stream.container.format.name:
             raise VideoError("is cut off, or damaged")
         pts = packet.pts
         is_timed &= pts is not None
