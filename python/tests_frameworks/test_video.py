@@ -131,6 +131,24 @@ def test_an_edit_list_that_begins_between_keyframes():
     assert numbers(clip(file.getvalue(), frames=2, fps=5, start=0.2)["video"]) == [14, 19]
 
 
+def test_a_packet_that_makes_no_frame_shows_the_frame_before_it():
+    """Encoders of VP8 write frames that others refer to, and that are not displayed."""
+    given, file = encoded(30, "VP8"), io.BytesIO()
+    with av.open(io.BytesIO(given)) as source, av.open(file, "w", format="webm") as out:
+        stream = out.add_stream_from_template(source.streams.video[0])
+        for place, packet in enumerate(p for p in source.demux(video=0) if p.dts is not None):
+            data = bytearray(bytes(packet))
+            if place in (10, 29):
+                data[0] &= 0xFF ^ 0x10
+            copy = av.Packet(bytes(data))
+            copy.pts, copy.dts, copy.time_base = packet.pts, packet.dts, packet.time_base
+            copy.is_keyframe, copy.stream = packet.is_keyframe, stream
+            out.mux(copy)
+    assert len(decoded(file.getvalue())) == 28
+    assert numbers(clip(file.getvalue(), frames=30)["video"]) == [*range(10), 9, *range(11, 29), 28]
+    assert numbers(clip(file.getvalue(), frames=1, start=10)["video"]) == [9]
+
+
 def test_image_ops_treat_stacked_frames_alike():
     file = encoded(8, size=(64, 96))
     ds = fb.from_dict({"video": [file] * 8, "n": list(range(8))})
