@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import av
+import forebay as fb
 import numpy as np
+import pytest
+from forebay import errors as E
 
 HEIGHT, WIDTH = 96, 128
 #: Codec, container, and options of the encoder, by a name.
@@ -100,3 +103,28 @@ def decoded(file: bytes) -> list[Any]:
         stream.thread_type = "NONE"
         stream.codec_context.flags |= av.codec.context.Flags.bitexact
         return list(container.decode(stream))
+
+
+def clip(file: bytes, **how: Any) -> dict[str, Any]:
+    """Returns the row of one video."""
+    ds = fb.from_dict({"video": [file]}).decode_video("video", times="times", **how)
+    return next(iter(ds.iter(executor="thread", seed=how.get("seed", 0))))
+
+
+def numbers(pixels: np.ndarray[Any, Any]) -> list[int]:
+    """Returns which frames these are."""
+    return [number(frame) for frame in pixels]
+
+
+def failure(file: bytes | str, **how: Any) -> str:
+    """Returns the message of a video that fails, and checks that the sample is named and is left out."""
+    ds = fb.from_dict({"video": [file, encoded(20)] if isinstance(file, bytes) else [file]}).decode_video(
+        "video", **how
+    )
+    with pytest.raises(E.FunctionError) as caught:
+        list(ds.iter(executor="thread"))
+    assert caught.value.context["sample"] == "row 0"
+    assert caught.value.context["op"] == "map (decode_video)"
+    left = list(ds.iter(executor="thread", on_error="skip", error_budget=1.0))
+    assert len(left) == (1 if isinstance(file, bytes) else 0)
+    return caught.value.message
