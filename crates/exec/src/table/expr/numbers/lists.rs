@@ -52,7 +52,7 @@ fn length(layout: &Layout, range: &Range<usize>, inner: usize) -> usize {
 }
 
 /// The error for an item that a list does not have.
-pub(super) fn no_item(index: i64, len: usize) -> Error {
+pub(in crate::table::expr) fn no_item(index: i64, len: usize) -> Error {
     Error::data(format!("get({index}): the list has {len} items")).hint(format!(
         "say what such rows have, as get({index}, default=0) or default=None; or leave them out with \
          filter(fb.col(...).len() > ...)"
