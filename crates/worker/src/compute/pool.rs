@@ -24,7 +24,7 @@ use forebay_plan::Morsel;
 
 use crate::compute::fair_queue::{Charge, Eligibility, FairQueue, Flow};
 use crate::compute::run::{block, morsel};
-use crate::compute::turn::{Paused, ThreadTurns, Turn};
+use crate::compute::turn::{Paused, Schedule, ThreadTurns, Turn};
 use crate::compute::watchdog::{TaskId, Watchdog, WatchedThread};
 use crate::lock::lock;
 use crate::splits::jobs::Prepared;
@@ -222,6 +222,16 @@ impl Drop for Pool {
     }
 }
 
+impl Schedule for Arc<PoolShared> {
+    fn next_turn(&self, turn: &mut Turn) -> Duration {
+        PoolShared::next_turn(self, turn)
+    }
+
+    fn aside(&self, wait: &mut dyn FnMut()) {
+        PoolShared::aside(self, wait);
+    }
+}
+
 /// Wakes the threads that wait. They look for work under the state's lock, so this takes it, and none misses the
 /// wake-up.
 fn wake(shared: Weak<PoolShared>) -> impl Fn() + Send + Sync {
@@ -285,7 +295,7 @@ impl PoolShared {
 
     fn work(self: Arc<Self>) {
         let (mut scratch, processor) = (Scratch::default(), ThreadCpuTime::of_this_thread());
-        set_turns(Rc::new(ThreadTurns { pool: self.clone(), started: Instant::now() }));
+        set_turns(Rc::new(ThreadTurns { schedule: self.clone(), started: Instant::now() }));
         while let Some((task, charge, id)) = self.take_task(&processor) {
             CURRENT.set(id);
             let began = Instant::now();

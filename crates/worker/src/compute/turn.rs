@@ -5,19 +5,17 @@
 //! in front of its consumer's later splits. So a new consumer waits for one row or [`SLICE`] of other consumers, however
 //! long their morsels are. Only the time in which a task computes is charged to its consumer, not that of waiting.
 //!
-//! `PoolShared::next_turn` decides. Bound: a task pauses only while there is a thread in its place, of which the pool
+//! [`Schedule`] decides: it is the pool. Bound: a task pauses only while there is a thread in its place, of which the pool
 //! bounds the number.
 
 #![expect(clippy::disallowed_methods, reason = "it measures how long a task computes")]
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_exec::{Turns, add_waited};
 
 use crate::compute::fair_queue::{Charge, Flow, Share};
-use crate::compute::pool::PoolShared;
 use crate::compute::watchdog::TaskId;
 
 /// How long a task computes before it looks whether another consumer has waited longer.
@@ -66,13 +64,22 @@ impl Turn {
     }
 }
 
+/// The pool, as the turns of its threads see it.
+pub(crate) trait Schedule {
+    /// Ends a part of a task, and begins the next one once it is its turn. Returns how long it has waited.
+    fn next_turn(&self, turn: &mut Turn) -> Duration;
+
+    /// Runs `wait` while another thread may compute in this one's place.
+    fn aside(&self, wait: &mut dyn FnMut());
+}
+
 /// The turns of one thread of a pool, for the rows of its tasks.
-pub(crate) struct ThreadTurns {
-    pub(crate) pool: Arc<PoolShared>,
+pub(crate) struct ThreadTurns<S> {
+    pub(crate) schedule: S,
     pub(crate) started: Instant,
 }
 
-impl Turns for ThreadTurns {
+impl<S: Schedule> Turns for ThreadTurns<S> {
     fn nanos(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }
@@ -80,12 +87,12 @@ impl Turns for ThreadTurns {
     fn between_rows(&self) {
         let waited = Turn::with(|turn| {
             let is_over = turn.is_free && turn.since.elapsed() >= SLICE;
-            if is_over { self.pool.next_turn(turn) } else { Duration::ZERO }
+            if is_over { self.schedule.next_turn(turn) } else { Duration::ZERO }
         });
         add_waited(waited.unwrap_or_default().as_nanos() as u64);
     }
 
     fn aside(&self, wait: &mut dyn FnMut()) {
-        self.pool.aside(wait);
+        self.schedule.aside(wait);
     }
 }
