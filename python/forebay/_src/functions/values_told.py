@@ -1,0 +1,47 @@
+"""Hints for values that no column can hold: what to write in their place."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+from forebay.errors import ForebayError
+
+_E = TypeVar("_E", bound=ForebayError)
+
+_BFLOAT16 = "NumPy has no bfloat16: write tensor.float() for PyTorch, array.astype('float32') for JAX and others"
+_BATCHED = (
+    "return one dictionary of columns with all rows, as {name: [row[name] for row in rows] for name in rows[0]}; "
+    "flat_map makes several samples of one"
+)
+
+#: Patterns of messages, and the hints that fit them.
+_HINTS = (
+    (re.compile(r"BFloat16|\bbfloat16\b|is ArrayImpl, which"), _BFLOAT16),
+    (
+        re.compile(r"is Tensor, which no column can hold"),
+        "NumPy cannot read a tensor in bfloat16, with gradients, on a GPU or sparse: write "
+        "tensor.detach().cpu().float(), and tensor.to_dense() of a sparse one",
+    ),
+    (
+        re.compile(r"is (list|tuple), which no column can hold"),
+        "of dictionaries, give a list for each key: {'boxes': [o['bbox'] for o in objects], ...}; of lists of several "
+        "lengths, json.dumps(value) keeps them as a text",
+    ),
+    (
+        re.compile(r"wrong structure: tuple instead of a dictionary of columns"),
+        'name the parts of the tuple: return {"x": x, "y": y}',
+    ),
+)
+
+
+def better(error: _E, batched: bool = False) -> _E:
+    """Returns the error with a hint that says what to write, if its value is one that users try."""
+    if batched and "wrong structure: list instead of a dictionary of columns" in error.message:
+        return _with(error, _BATCHED)
+    hint = next((hint for pattern, hint in _HINTS if pattern.search(error.message)), None)
+    return error if hint is None else _with(error, hint)
+
+
+def _with(error: _E, hint: str) -> _E:
+    return type(error)(error.message, {**error.context, "hint": hint})
