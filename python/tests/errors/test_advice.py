@@ -109,6 +109,16 @@ def test_results_of_other_forms_say_what_to_return():
     assert [int(row["y"]) for row in ds.map(columns, batched=True)] == [0, 1, 2, 3]
 
 
+def test_empty_lists_beside_lists_of_lists_say_what_to_give():
+    boxes = [[[1, 2, 3, 4], [5, 6, 7, 8]], []]
+    for rows in (boxes, boxes[::-1]):
+        with pytest.raises(E.FunctionError) as error:
+            fb.from_map_dataset([{"boxes": value} for value in rows])
+        assert "numpy.array(value, 'float32').reshape(-1, 4) in column 'boxes'" in error.value.hint
+        ds = fb.from_map_dataset([{"boxes": np.array(value, "float32").reshape(-1, 4)} for value in rows])
+        assert [len(row["boxes"]) for row in ds] == [len(value) for value in rows]
+
+
 @pytest.mark.parametrize("dtype", ["uint16", "int64"])
 def test_pack_names_the_cast_of_its_ids(dtype):
     ds = fb.from_map_dataset([np.arange(3, dtype=dtype), np.arange(5, dtype=dtype)])

@@ -15,7 +15,9 @@ _BATCHED = (
     "flat_map makes several samples of one"
 )
 
-#: Patterns of messages, and the hints that fit them.
+#: An empty list beside lists of lists; the groups are the column and the size of the inner lists.
+_EMPTY = r'column "(.+)" (?:was float64\[0\], and is \w+\[\d+, (\d+)\]|was \w+\[\d+, (\d+)\], and is float64\[0\])'
+#: Patterns of messages, and the hints that fit them, in which `\1` is the first group.
 _HINTS = (
     (re.compile(r"BFloat16|\bbfloat16\b|is ArrayImpl, which"), _BFLOAT16),
     (
@@ -29,6 +31,10 @@ _HINTS = (
         "lengths, json.dumps(value) keeps them as a text",
     ),
     (
+        re.compile(_EMPTY),
+        r"an empty list has no inner size: give numpy.array(value, 'float32').reshape(-1, \2\3) in column '\1'",
+    ),
+    (
         re.compile(r"wrong structure: tuple instead of a dictionary of columns"),
         'name the parts of the tuple: return {"x": x, "y": y}',
     ),
@@ -39,8 +45,10 @@ def better(error: _E, batched: bool = False) -> _E:
     """Returns the error with a hint that says what to write, if its value is one that users try."""
     if batched and "wrong structure: list instead of a dictionary of columns" in error.message:
         return _with(error, _BATCHED)
-    hint = next((hint for pattern, hint in _HINTS if pattern.search(error.message)), None)
-    return error if hint is None else _with(error, hint)
+    for pattern, hint in _HINTS:
+        if found := pattern.search(error.message):
+            return _with(error, found.expand(hint))
+    return error
 
 
 def _with(error: _E, hint: str) -> _E:
