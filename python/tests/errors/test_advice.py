@@ -97,7 +97,8 @@ def test_results_of_other_forms_say_what_to_return():
     ds = fb.range(4)
     told = {
         "name the parts of the tuple": lambda: ds.map(lambda row: (row["id"], 1)),
-        "{'boxes': [o['bbox'] for o in objects]": lambda: ds.map(lambda row: {"found": [{"bbox": 1}]}),
+        "json.dumps(value)": lambda: ds.map(lambda row: {"found": [{"bbox": 1}]}),
+        "json.dumps(value) keeps": lambda: ds.map(lambda row: {"polygons": [[1.0, 2.0], [3.0]]}),
         "for name in rows[0]": lambda: ds.map(lambda rows: [{"y": 1}], batched=True),
     }
     for says, make in told.items():

@@ -15,6 +15,12 @@ _BATCHED = (
     "flat_map makes several samples of one"
 )
 
+#: The hint of the engine for any value that no column can hold.
+_ANY = "use numbers, str, bytes"
+_LISTS = (
+    "of dictionaries, give a list for each key: {'boxes': [o['bbox'] for o in objects], ...}; of lists of several "
+    "lengths, json.dumps(value) keeps them as a text"
+)
 #: An empty list beside lists of lists; the groups are the column and the size of the inner lists.
 _EMPTY = r'column "(.+)" (?:was float64\[0\], and is \w+\[\d+, (\d+)\]|was \w+\[\d+, (\d+)\], and is float64\[0\])'
 #: Patterns of messages, and the hints that fit them, in which `\1` is the first group.
@@ -24,11 +30,6 @@ _HINTS = (
         re.compile(r"is Tensor, which no column can hold"),
         "NumPy cannot read a tensor in bfloat16, with gradients, on a GPU or sparse: write "
         "tensor.detach().cpu().float(), and tensor.to_dense() of a sparse one",
-    ),
-    (
-        re.compile(r"is (list|tuple), which no column can hold"),
-        "of dictionaries, give a list for each key: {'boxes': [o['bbox'] for o in objects], ...}; of lists of several "
-        "lengths, json.dumps(value) keeps them as a text",
     ),
     (
         re.compile(_EMPTY),
@@ -45,6 +46,8 @@ def better(error: _E, batched: bool = False) -> _E:
     """Returns the error with a hint that says what to write, if its value is one that users try."""
     if batched and "wrong structure: list instead of a dictionary of columns" in error.message:
         return _with(error, _BATCHED)
+    if (error.hint or "").startswith(_ANY) and re.search(r"is (list|tuple), which no", error.message):
+        return _with(error, _LISTS)
     for pattern, hint in _HINTS:
         if found := pattern.search(error.message):
             return _with(error, found.expand(hint))
