@@ -61,6 +61,8 @@ _BY_TOKENS = (
     "write bucket_by_length(column, boundaries, batch_sizes) with batch_sizes=[max_tokens // b for b in (*boundaries, "
     "longest)]"
 )
+_COPY_PASTE = "zip the images with a permutation of them, and map: docs/recipes/detection.md#mosaic"
+_NOT_WRITTEN = "TFRecord files are read, and not written: write save(folder, format='parquet')"
 _LEFT_OUT = "leave it out: threads and prefetching are chosen here"
 _BY_INDEX = "leave it out: one class is read from its start and by index"
 _SHARE = "filter(lambda row, rng: rng.random() < share[row['label']]) keeps a share of each class"
@@ -78,7 +80,7 @@ ELSEWHERE: Mapping[str, str] = {
     "collect": "write list(ds)",
     "column_names": "write list(ds.schema)",
     "columns": "write list(ds.schema)",
-    "copy_paste": "zip the images with a permutation of them, and map: docs/recipes/detection.md#mosaic",
+    "copy_paste": _COPY_PASTE,
     "count": "write len(ds); cardinality counts files, too",
     "decode": (
         "write decode_image(column), decode_audio(column), cast(txt='string') or cast(cls=int); other members are "
@@ -92,10 +94,12 @@ ELSEWHERE: Mapping[str, str] = {
     "flatten": "structs come as columns, outer.inner",
     "flatten_indices": "leave it out: a shuffle has no indices",
     "get_single_element": "write ds[0]",
+    "group_by": "filter makes a dataset of each key",
     "groupby": "filter makes a dataset of each key",
     "head": "write take(5), or show(5)",
     "ignore_errors": "write iter(on_error='skip')",
     "iter_batches": "write batch(n).iter()",
+    "iter_jax_batches": "write batch(n).to_jax()",
     "iter_rows": "write iter()",
     "iter_torch_batches": "write batch(n).to_torch()",
     "large_scale_jitter": "write resize(column, size).random_affine(column, 0, scale=(0.1, 2.0))",
@@ -130,6 +134,8 @@ ELSEWHERE: Mapping[str, str] = {
     "snapshot": "write cache(), or save(folder)",
     "sparse_batch": "write batch(n, pad=0, lengths=...), which pads and tells the lengths",
     "state_dict": "iterators have states: it = ds.iter(); it.state_dict()",
+    "simple_copy_paste": _COPY_PASTE,
+    "to_arrow": _ROWS,
     "to_csv": _ROWS,
     "to_dict": _ROWS,
     "to_iter_dataset": _BY_INDEX,
@@ -139,6 +145,8 @@ ELSEWHERE: Mapping[str, str] = {
     "to_pandas": _ROWS,
     "to_parquet": "write save(folder, format='parquet')",
     "to_polars": _ROWS,
+    "to_tfrecord": _NOT_WRITTEN,
+    "to_tfrecords": _NOT_WRITTEN,
     "to_tuple": "write select('jpg', 'cls'): samples are dictionaries",
     "to_pylist": "write list(ds)",
     "unbatched": "leave batch out: samples come one by one without it",
@@ -153,6 +161,7 @@ ELSEWHERE: Mapping[str, str] = {
     "write_csv": _ROWS,
     "write_json": _ROWS,
     "write_parquet": "write save(folder, format='parquet')",
+    "write_tfrecords": _NOT_WRITTEN,
     "write_webdataset": "write save(folder, format='tar')",
 }
 
