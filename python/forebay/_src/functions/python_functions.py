@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,9 @@ from forebay._src.functions.set_up import is_class_of_functions, set_up
 from forebay._src.functions.values_told import better
 from forebay._src.site import site
 from forebay.errors import ForebayError, InvalidPipelineError
+
+#: Errors of functions that take the sample for the value of a column.
+_OF_A_DICTIONARY = re.compile(r"raised (?:Type|Attribute)Error: .*\bdict\b")
 
 
 def described(
@@ -84,6 +88,10 @@ def probed(
         error = better(raised, function["batched"])
         file, line = site()
         context = {"op": f"{op} ({name})" if name else op, "line": f"{file}:{line}", **error.context}
+        if error.hint is None and _OF_A_DICTIONARY.search(error.message):
+            # The function took its argument for the value of a column.
+            column = next((name for name, *_ in pipeline.schema), "x")
+            context["hint"] = f"the function gets a sample as a dictionary: row[{column!r}] is the value of a column"
         raise type(error)(error.message, context) from None
     found: list[dict[str, Any]] = json.loads(fields)
     return found
