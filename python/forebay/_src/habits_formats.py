@@ -11,7 +11,10 @@ _EXPORT = "write the result as Parquet files, and from_parquet(folder + '/*.parq
 _ROWS = "write from_map_dataset(rows), or from_dict({'x': [...]})"
 _MEDIA = "from_files('{0}/*/*.{1}').with_column('label', fb.col('path').str.split('/', -2))"
 _AUDIO = "write " + _MEDIA.format("audio", "wav") + ".decode_audio('bytes', sample_rate=16000)"
-_TFDS = "write from_array_record(builder.data_dir), or from_tfrecord(builder.data_dir + '/*.tfrecord*')"
+_TFDS = (
+    "write from_array_record(f'{builder.data_dir}/*-train.array_record*'), or from_tfrecord of '*-train.tfrecord*': "
+    "the files of one part"
+)
 _SQL = "write from_table(pandas.read_sql(query, connection)); of a large result, from_parquet of an export"
 
 _FORMATS: Mapping[str, str] = {

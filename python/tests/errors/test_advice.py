@@ -36,7 +36,7 @@ def test_a_name_has_one_advice():
         (fb, "from_hdf5", "docs/recipes/arrays.md"),
         (fb, "from_zarr", "docs/recipes/arrays.md"),
         (fb, "from_sql", "pandas.read_sql"),
-        (fb, "from_tfds", "from_array_record(builder.data_dir)"),
+        (fb, "from_tfds", "from_array_record(f'{builder.data_dir}/*-train.array_record*')"),
         (fb, "from_audio_folder", "decode_audio"),
         (fb, "from_video_folder", "from_files('videos/*/*.mp4')"),
         (fb, "FixedLengthRecordDataset", "from_tokens(paths, dtype='uint8', length=record_bytes)"),

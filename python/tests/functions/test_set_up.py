@@ -75,6 +75,22 @@ def test_classes_of_dictionaries_are_functions_and_arguments_are_asked_for():
         fb.range(3).map(Scale, fn_constructor_args=[2])
 
 
+def test_calls_of_all_kinds_are_known():
+    class Static:
+        @staticmethod
+        def __call__(row, rng):
+            return {"y": row["id"] + (rng.random() < 2)}
+
+    class Torch:
+        def _forward(self, *arguments):
+            return {"y": arguments[0]["id"] + 1}
+
+        __call__ = _forward
+
+    for made in (Static, Torch):
+        assert [int(row["y"]) for row in fb.range(3).map(made)] == [1, 2, 3]
+
+
 def test_a_constructor_that_fails_is_the_users_error():
     class Broken:
         def __init__(self):

@@ -32,7 +32,7 @@ class SetUp:
         self._class, self._lock = made, threading.Lock()
         self._object: Any = None
         #: The parameters of a call, for those who ask whether it takes `rng`.
-        self.__signature__ = _without_self(made)
+        self.__signature__ = _signature_of_objects(made)
         self.__name__, self.__qualname__ = made.__name__, made.__qualname__
 
     def __call__(self, *arguments: Any) -> Any:
@@ -73,6 +73,11 @@ def set_up(op: str, made: type) -> SetUp:
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _without_self(made: type) -> inspect.Signature:
-    signature = inspect.signature(made.__call__)
-    return signature.replace(parameters=list(signature.parameters.values())[1:])
+def _signature_of_objects(made: type) -> inspect.Signature:
+    """Returns the signature with which objects of a class are called; one argument if the class does not tell."""
+    try:
+        signature = inspect.signature(made.__call__)
+    except (TypeError, ValueError):
+        return inspect.Signature([inspect.Parameter("row", inspect.Parameter.POSITIONAL_ONLY)])
+    is_bound = not inspect.isfunction(inspect.getattr_static(made, "__call__"))
+    return signature.replace(parameters=list(signature.parameters.values())[0 if is_bound else 1 :])

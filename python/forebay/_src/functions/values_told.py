@@ -25,7 +25,7 @@ _LISTS = (
 _EMPTY = r'column "(.+)" (?:was float64\[0\], and is \w+\[\d+, (\d+)\]|was \w+\[\d+, (\d+)\], and is float64\[0\])'
 #: Patterns of messages, and the hints that fit them, in which `\1` is the first group.
 _HINTS = (
-    (re.compile(r"BFloat16|\bbfloat16\b|is ArrayImpl, which"), _BFLOAT16),
+    (re.compile(r"unsupported ScalarType BFloat16|is bfloat16\b|is ArrayImpl, which"), _BFLOAT16),
     (
         re.compile(r"is Tensor, which no column can hold"),
         "NumPy cannot read a tensor in bfloat16, with gradients, on a GPU or sparse: write "
