@@ -11,6 +11,7 @@ _EXPORT = "write the result as Parquet files, and from_parquet(folder + '/*.parq
 _ROWS = "write from_map_dataset(rows), or from_dict({'x': [...]})"
 _MEDIA = "from_files('{0}/*/*.{1}').with_column('label', fb.col('path').str.split('/', -2))"
 _AUDIO = "write " + _MEDIA.format("audio", "wav") + ".decode_audio('bytes', sample_rate=16000)"
+_VIDEO = "write " + _MEDIA.format("videos", "mp4") + ".decode_video('bytes', frames=16)"
 _TFDS = (
     "write from_array_record(f'{builder.data_dir}/*-train.array_record*'), or from_tfrecord of '*-train.tfrecord*': "
     "the files of one part"
@@ -64,15 +65,15 @@ FORMATS: Mapping[str, str] = {
     "from_tf": "write from_generator(ds.as_numpy_iterator), or the source that reads its files",
     "from_tfds": _TFDS,
     "from_torch": "write from_map_dataset(dataset)",
-    "from_video_folder": "write " + _MEDIA.format("videos", "mp4"),
-    "from_videofolder": "write " + _MEDIA.format("videos", "mp4"),
+    "from_video_folder": _VIDEO,
+    "from_videofolder": _VIDEO,
     "read_audio": "write from_files(paths).decode_audio('bytes', sample_rate=16000)",
     "read_avro": _FORMATS["avro"],
     "read_binary_files": "write from_files(paths)",
     "read_hudi": _EXPORT,
     "read_lance": "write from_lance(uri)",
     "read_numpy": _FORMATS["npy"],
-    "read_videos": "write from_files(paths)",
+    "read_videos": "write from_files(paths).decode_video('bytes', frames=16)",
     "read_table": "write from_table(table)",
 }
 
