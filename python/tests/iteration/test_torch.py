@@ -28,9 +28,17 @@ def torch(monkeypatch):
         data.IterableDataset, data.get_worker_info = IterableDataset, lambda: None
         for module in (torch, utils, data):
             monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.delitem(sys.modules, "forebay._src.frameworks.torch", raising=False)
-        monkeypatch.delattr("forebay._src.frameworks.torch", raising=False)
-    return torch
+        forget_importers()
+        yield torch
+        forget_importers()
+    else:
+        yield torch
+
+
+def forget_importers() -> None:
+    """Forgets the modules that have imported torch or its stand-in, so that they import it again."""
+    for module in ("torch", "torch_device", "torch_finish", "torch_together"):
+        sys.modules.pop(f"forebay._src.frameworks.{module}", None)
 
 
 def ids(batches) -> list:
