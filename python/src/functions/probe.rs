@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use forebay_core::{Error, ErrorKind};
 use forebay_data::{DType, Field, Kind};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
 
 use crate::convert::masks::{self, Masks};
 use crate::convert::numpy::NumPy;
@@ -296,16 +296,6 @@ fn not_a_column(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let message = format!("column {name:?} is {}, which no column can hold", describe(value));
     let error = Error::new(ErrorKind::Function, message)
         .with("column", name)
-        .hint(match is_list_of_dictionaries(value) {
-            true => {
-                "no column holds lists of dictionaries: keep the value as text, json.dumps(value), or give each key a list \
-                 of its own, as {\"text\": [...], \"start\": [...]}"
-            }
-            false => "use numbers, str, bytes, arrays or lists of numbers of one shape, and lists of str",
-        });
+        .hint("use numbers, str, bytes, arrays or lists of numbers of one shape, and lists of str");
     raise(value.py(), &error)
-}
-
-fn is_list_of_dictionaries(value: &Bound<'_, PyAny>) -> bool {
-    value.cast::<PyList>().is_ok_and(|list| list.iter().any(|item| item.is_instance_of::<PyDict>()))
 }
