@@ -92,6 +92,8 @@ pub struct Graph {
     on_error: OnError,
     reorder: Reorder,
     chosen: Option<Chosen>,
+    /// Whether its rows travel with their ids, because ops behind the mix that it is a part of need them.
+    keeps_ids: bool,
 }
 
 impl PartialEq for Graph {
@@ -99,6 +101,7 @@ impl PartialEq for Graph {
     fn eq(&self, other: &Self) -> bool {
         (&self.source, &self.site, &self.nodes) == (&other.source, &other.site, &other.nodes)
             && (self.on_error, self.reorder, &self.chosen) == (other.on_error, other.reorder, &other.chosen)
+            && self.keeps_ids == other.keeps_ids
     }
 }
 
@@ -126,6 +129,7 @@ impl Graph {
             on_error: OnError::Raise,
             reorder: Reorder::Exact,
             chosen: None,
+            keeps_ids: false,
         })
     }
 
@@ -413,6 +417,17 @@ impl Graph {
             }
         }
         graph
+    }
+
+    /// Returns the same pipeline with rows that travel with their ids, if `keeps`.
+    #[must_use]
+    pub(crate) fn with_ids(self, keeps: bool) -> Self {
+        Self { keeps_ids: keeps, ..self }
+    }
+
+    /// Returns whether its rows travel with their ids, whatever its own ops need.
+    pub(crate) fn keeps_ids(&self) -> bool {
+        self.keeps_ids
     }
 
     /// Returns the same ops over another source with the same columns.

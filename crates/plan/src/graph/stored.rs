@@ -29,6 +29,8 @@ struct StoredGraph {
     /// The order that was chosen by measuring. For the dataset id: the run order, if it changes bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     chosen: Option<Chosen>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    keeps_ids: bool,
 }
 
 /// The version of the stored form, and the version for a graph that may run in an order that changes bytes.
@@ -39,8 +41,8 @@ impl From<Graph> for StoredGraph {
     fn from(g: Graph) -> Self {
         let nodes = g.nodes.iter().map(|n| (**n).clone()).collect();
         let version = if g.reorder == Reorder::Relaxed { VERSION_RELAXED } else { VERSION };
-        let (order, chosen) = (g.reorder, g.chosen);
-        Self { version, source: g.source, site: g.site, nodes, on_error: g.on_error, order, chosen }
+        let (order, chosen, keeps_ids) = (g.reorder, g.chosen, g.keeps_ids);
+        Self { version, source: g.source, site: g.site, nodes, on_error: g.on_error, order, chosen, keeps_ids }
     }
 }
 
@@ -55,6 +57,7 @@ impl TryFrom<StoredGraph> for Graph {
             ));
         }
         let graph = Graph::new(stored.source, stored.site)?.with_on_error(stored.on_error).with_reorder(stored.order);
+        let graph = graph.with_ids(stored.keeps_ids);
         let graph = stored.nodes.into_iter().try_fold(graph, |g, n| g.then(n))?;
         match stored.chosen {
             Some(chosen) => graph.with_chosen(chosen),
