@@ -7,7 +7,8 @@ use forebay_plan::Source;
 
 use super::draft::Together;
 use super::format::{FileAccess, Listed, Opening, SourceFormat};
-use super::table::{Columns, TableFiles, are_named, open_groups, partitioned_files};
+use super::infer::Inferred;
+use super::table::{Columns, TableFiles, are_named, merged_times, open_groups, partitioned_files};
 use crate::Progress;
 use crate::formats::arrow;
 use crate::index::table::Counted;
@@ -26,16 +27,17 @@ pub(super) fn infer(
     (columns, nullable): (Option<Vec<String>>, Option<Vec<String>>),
     near: Option<&dyn ReadThrough>,
     progress: Progress<'_>,
-) -> Result<Source> {
+) -> Result<Inferred> {
     let files = TableFiles::list(paths, together)?;
     let look = |object: Arc<Object>| arrow::columns_of(&object);
-    let (fields, partitions, merged): Columns = if together.merged {
-        files.merged(look, columns, nullable, near, progress)?
+    let ((fields, partitions, merged), times): (Columns, _) = if together.merged {
+        merged_times(files.merged(look, columns, nullable, near, progress)?)
     } else {
         let stored = look(open(&files.found[0], near)?)?;
-        files.columns(stored.into_iter().map(|column| column.field).collect(), columns, nullable, Ok)?
+        let times = arrow::units(&stored);
+        (files.columns(stored.into_iter().map(|column| column.field).collect(), columns, nullable, Ok)?, times)
     };
-    Ok(Source::Arrow { paths: files.paths, fields, partitions, merged })
+    Ok(Inferred { source: Source::Arrow { paths: files.paths, fields, partitions, merged }, times })
 }
 
 impl SourceFormat for Arrow<'_> {

@@ -1,7 +1,9 @@
 //! Makes a source of a draft: looks up the extensions, features, columns or fields that the user left open.
 
+use std::collections::BTreeMap;
+
 use forebay_core::Result;
-use forebay_plan::Source;
+use forebay_plan::{Source, TimeUnit};
 
 use super::draft::Draft;
 use super::{arrow, files, image_folder, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens};
@@ -14,25 +16,39 @@ use crate::store::ReadThrough;
 /// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when it has
 /// values that fit no column.
 pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
-    infer_following(draft, near, &|_, _| Ok(()))
+    infer_following(draft, near, &|_, _| Ok(())).map(|inferred| inferred.source)
+}
+
+/// A source, and what its files say besides.
+pub struct Inferred {
+    /// The source.
+    pub source: Source,
+    /// What the numbers of its time columns count.
+    pub times: BTreeMap<String, TimeUnit>,
+}
+
+impl From<Source> for Inferred {
+    fn from(source: Source) -> Self {
+        Self { source, times: BTreeMap::new() }
+    }
 }
 
 /// As [`infer`]. Where all files are read, their number is reported to `progress`.
 ///
 /// # Errors
 /// As [`infer`]; any error that `progress` returns.
-pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: Progress<'_>) -> Result<Source> {
-    match draft {
+pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: Progress<'_>) -> Result<Inferred> {
+    let source = match draft {
         Draft::Files { paths } => files::infer(paths),
         Draft::Text { paths } => lines::infer_text(paths),
         Draft::ImageFolder { root } => image_folder::infer(&root),
         Draft::Tar { paths, extensions } => tar::infer(paths, extensions, near),
         Draft::Tfrecord { paths, features, verify } => tfrecord::infer(paths, features, verify, near),
         Draft::Parquet { paths, columns, nullable, together } => {
-            parquet::infer(paths, together, (columns, nullable), near, progress)
+            return parquet::infer(paths, together, (columns, nullable), near, progress);
         }
         Draft::Arrow { paths, columns, nullable, together } => {
-            arrow::infer(paths, together, (columns, nullable), near, progress)
+            return arrow::infer(paths, together, (columns, nullable), near, progress);
         }
         Draft::Jsonl { paths, fields } => lines::infer_json(paths, fields, near),
         Draft::Csv(csv) => super::csv::infer(csv, near),
@@ -42,5 +58,6 @@ pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: P
         Draft::Mds { paths, columns } => mds::infer(&paths, columns.as_deref(), near),
         Draft::Litdata { paths, columns } => litdata::infer(&paths, columns.as_deref(), near),
         Draft::Megatron { paths, column } => megatron::infer(&paths, column),
-    }
+    };
+    source.map(Inferred::from)
 }

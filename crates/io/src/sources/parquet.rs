@@ -7,10 +7,11 @@ use forebay_plan::Source;
 
 use super::draft::Together;
 use super::format::{FileAccess, FileRows, FileToScan, Listed, Opening, Scan, SourceFormat, counted};
+use super::infer::Inferred;
 use super::table::filtered::Filtered;
-use super::table::{Columns, TableFiles, are_named, missing, open_groups, partitioned_files};
+use super::table::{Columns, TableFiles, are_named, merged_times, missing, open_groups, partitioned_files};
 use crate::Progress;
-use crate::formats::parquet;
+use crate::formats::{arrow, parquet};
 use crate::index::table::Table;
 use crate::index::{Inner, Layout};
 use crate::open_found::open_found as open;
@@ -27,17 +28,17 @@ pub(super) fn infer(
     (columns, nullable): (Option<Vec<String>>, Option<Vec<String>>),
     near: Option<&dyn ReadThrough>,
     progress: Progress<'_>,
-) -> Result<Source> {
+) -> Result<Inferred> {
     let files = TableFiles::list(paths, together)?;
     let look = |object| parquet::File::open(object).map(|file| file.columns());
-    let (fields, partitions, merged): Columns = if together.merged {
-        files.merged(look, columns, nullable, near, progress)?
+    let ((fields, partitions, merged), times): (Columns, _) = if together.merged {
+        merged_times(files.merged(look, columns, nullable, near, progress)?)
     } else {
         let file = parquet::File::open(open(&files.found[0], near)?)?;
         let find = |fields| missing::find(fields, &file, &files.found, near);
-        files.columns(file.fields(), columns, nullable, find)?
+        (files.columns(file.fields(), columns, nullable, find)?, arrow::units(&file.columns()))
     };
-    Ok(Source::Parquet { paths: files.paths, fields, partitions, merged, filter: None })
+    Ok(Inferred { source: Source::Parquet { paths: files.paths, fields, partitions, merged, filter: None }, times })
 }
 
 impl SourceFormat for Parquet<'_> {

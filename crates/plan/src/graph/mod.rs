@@ -2,10 +2,15 @@
 //!
 //! - `stored`: the JSON of a graph, its dataset id, and the first difference to another graph
 //! - `declared`: the columns that follow an image
+//! - `steady`: whether a column is the same with every seed
+//! - `times`: what the numbers of time columns count
 
 mod declared;
+mod steady;
 mod stored;
+mod times;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::{Error, Result};
@@ -14,9 +19,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
+use crate::ops::expr::TimeUnit;
 use crate::ops::{self, Access, Class, Op, ShuffleWindow};
 use crate::source::{Combining, Source};
 use declared::Declared;
+use times::Times;
 
 /// A line of the user's code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +94,9 @@ pub struct Graph {
     schema: Schema,
     /// The columns that follow an image at the end.
     declared: Declared,
+    /// What the numbers of time columns count: of the source, if files say it, and at the end.
+    source_times: Times,
+    times: Times,
     /// Whether rows are in batches at the end.
     batch: Option<(usize, bool)>,
     on_error: OnError,
@@ -119,8 +129,11 @@ impl Graph {
         }
         let schema = source.schema()?;
         let declared = declared_of(&source)?;
+        let times = Times::of_source(&source)?;
         Ok(Self {
             declared,
+            source_times: Times::default(),
+            times,
             source,
             site,
             nodes: Vec::new(),
@@ -142,6 +155,7 @@ impl Graph {
         let (schema, batch) = self.check(&node).map_err(|e| node.blame(e))?;
         let declared = self.declared.after(&node.op, &schema).map_err(|e| node.blame(e))?;
         let mut graph = self.clone();
+        graph.times = self.times.after(&node.op, &schema);
         (graph.schema, graph.batch, graph.declared) = (schema, batch, declared);
         graph.nodes.push(Arc::new(node));
         Ok(graph)
@@ -417,6 +431,21 @@ impl Graph {
             }
         }
         graph
+    }
+
+    /// Says what the numbers of columns of its source count. It has no op yet.
+    #[must_use]
+    pub fn with_times(self, units: BTreeMap<String, TimeUnit>) -> Self {
+        if units.is_empty() {
+            return self;
+        }
+        let times = Times::of_columns(&units, &self.schema);
+        Self { source_times: times.clone(), times, ..self }
+    }
+
+    /// Returns what the numbers of time columns count, where that is known.
+    pub fn times(&self) -> &BTreeMap<String, TimeUnit> {
+        self.times.units()
     }
 
     /// Returns the same pipeline with rows that travel with their ids, if `keeps`.
