@@ -29,6 +29,7 @@ from forebay._src.iteration.headspace import Headspace
 from forebay._src.iteration.iterator import DatasetIterator
 from forebay._src.iteration.otel import OtelTrace, trace_otel
 from forebay._src.iteration.ranks import RanksWarning
+from forebay._src.iteration.repeats import RepeatedEpochWarning
 from forebay._src.iteration.saving import Saved
 from forebay._src.iteration.trace import Trace, trace
 from forebay._src.schema import Column, Schema
@@ -69,6 +70,7 @@ __all__ = [
     "Expr",
     "Headspace",
     "RanksWarning",
+    "RepeatedEpochWarning",
     "Saved",
     "Schedule",
     "Schema",

@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::errors::{from_exception, from_user};
-use crate::process::ProcessFunctions;
-use crate::runner::processes;
+use crate::functions::process::ProcessFunctions;
+use crate::functions::runner::processes;
 
 /// Runs a command line (without the program's name) and returns its exit code.
 #[pyfunction]

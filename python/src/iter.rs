@@ -16,12 +16,12 @@ use forebay_server::LocalWorker;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::arrays::Columns;
+use crate::convert::arrays::Columns;
 use crate::errors::{interruptible, raise};
+use crate::functions::runner::Runner;
 use crate::functions::{closed, lock};
-use crate::indexing::Listing;
-use crate::runner::Runner;
 use crate::saving::SavedWriter;
+use crate::sources::indexing::Listing;
 
 /// How long `close` waits for threads that are in a user's code.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
@@ -390,9 +390,9 @@ pub(crate) fn close_all(py: Python<'_>) {
             let _ = ended.recv_timeout(deadline.saturating_duration_since(Instant::now()));
         }
         if any {
-            crate::user_call::wait_for_around();
+            crate::functions::user_call::wait_for_around();
         }
-        crate::process::kept::clear();
+        crate::functions::process::kept::clear();
         crate::cache::flush();
         crate::cache::tell(true);
     });

@@ -11,10 +11,10 @@ use forebay_plan::{Combination, EpochPlan, Extent, Graph, Source, Stages};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::Columns;
-use crate::blobs::BlobSet;
+use crate::convert::arrays::Columns;
 use crate::errors::{detached, guard};
-use crate::runner::Runner;
+use crate::functions::runner::Runner;
+use crate::pipeline::blobs::BlobSet;
 
 /// The pipeline whose op failed on a record: the whole one, or one of the datasets that are read as one.
 struct Failed {

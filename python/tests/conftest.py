@@ -103,7 +103,7 @@ def parquet(tmp_path_factory: pytest.TempPathFactory, table: pa.Table) -> Path:
 def until() -> Callable[[Callable[[], bool]], None]:
     """Waits for a condition, with a deadline; the pause only saves CPU time."""
 
-    def wait(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    def wait(condition: Callable[[], bool], seconds: float = 90.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "it did not come about in time"

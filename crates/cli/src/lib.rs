@@ -39,25 +39,27 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         }
     };
     let outcome = match command {
-        Command::Up(up) => return code(commands::up::run(up, host)),
-        Command::Dispatcher(dispatcher) => return code(commands::dispatcher::run(dispatcher)),
-        Command::Worker(worker) => return code(commands::worker::run(worker, host)),
-        Command::Mount(mount) => return code(commands::mount::run(mount, &args, host)),
-        Command::Csi(csi) => return code(commands::csi::run(csi, host)),
-        Command::Demo(demo) => commands::demo::run(&demo, host),
-        Command::Jobs(jobs) => commands::jobs::run(&jobs),
-        Command::Top(top) => commands::top::run(&top),
-        Command::Dashboard(dashboard) => return code(commands::dashboard::run(dashboard)),
-        Command::Workers(workers) => commands::workers::run(&workers),
-        Command::Scale(scale) => commands::scale::run(&scale),
+        Command::Up(up) => return code(commands::roles::up::run(up, host)),
+        Command::Dispatcher(dispatcher) => return code(commands::roles::dispatcher::run(dispatcher)),
+        Command::Worker(worker) => return code(commands::roles::worker::run(worker, host)),
+        Command::Mount(mount) => return code(commands::roles::mount::run(mount, &args, host)),
+        Command::Csi(csi) => return code(commands::roles::csi::run(csi, host)),
+        Command::Demo(demo) => commands::trials::demo::run(&demo, host),
+        Command::Jobs(jobs) => commands::service::jobs::run(&jobs),
+        Command::Top(top) => commands::service::top::run(&top),
+        Command::Dashboard(dashboard) => return code(commands::roles::dashboard::run(dashboard)),
+        Command::Workers(workers) => commands::service::workers::run(&workers),
+        Command::Scale(scale) => commands::service::scale::run(&scale),
         Command::Run(script) => return commands::run::run(&script, host).unwrap_or_else(|e| exit::report(&e)),
         Command::Explain(explain) => commands::explain::run(&explain, host),
-        Command::Quarantine(of) => return commands::quarantine::run(&of, host).unwrap_or_else(|e| exit::report(&e)),
+        Command::Quarantine(of) => {
+            return commands::service::quarantine::run(&of, host).unwrap_or_else(|e| exit::report(&e));
+        }
         Command::Cache(kept) => commands::cache::run(kept, host),
         Command::Ledger(ledger) => commands::ledger::run(&ledger),
-        Command::Bench(bench) => commands::bench::run(&bench, host),
-        Command::Sim(sim) => commands::sim::run(&sim),
-        Command::Selftest(selftest) => commands::selftest::run(&selftest, host),
+        Command::Bench(bench) => commands::trials::bench::run(&bench, host),
+        Command::Sim(sim) => commands::trials::sim::run(&sim),
+        Command::Selftest(selftest) => commands::trials::selftest::run(&selftest, host),
         Command::Token(token) => commands::token::run(&token),
         Command::Version(version) => commands::version::run(&version),
     };

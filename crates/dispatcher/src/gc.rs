@@ -13,7 +13,7 @@ use std::time::Duration;
 use forebay_core::{Clock, Result};
 use forebay_plan::Graph;
 
-use crate::handle::Handle;
+use crate::actor::handle::Handle;
 use crate::leader::term::Term;
 use crate::records::JobRecord;
 use crate::store::{BlobKey, BlobStore};

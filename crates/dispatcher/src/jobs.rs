@@ -15,7 +15,7 @@ use forebay_proto::{Build, IndexProgress, JobKey, OpenJobRequest, check_version}
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::handle::Handle;
+use crate::actor::handle::Handle;
 use crate::indexing::{Indexed, Indexer, IndexingFigures, Indexings, Work};
 use crate::records::JobRecord;
 use crate::state::cancelled;

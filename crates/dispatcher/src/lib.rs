@@ -8,10 +8,9 @@
 //! With a ledger in a file, a dispatcher leads for as long as it lives. With a ledger in etcd there are several
 //! dispatchers, of which one is elected (`leader`).
 //!
-//! - `core`: the dispatcher without I/O; `state`: its decisions; `outbox`: the order of messages and durable writes;
-//!   `records`: the persisted data.
-//! - `actor`: the task that owns the core; `handle`: how sessions and requests reach it; `recovery`: builds both from a
-//!   ledger.
+//! - `actor`: the task that owns the core, with `core`, the dispatcher without I/O, `outbox`, the order of messages and
+//!   durable writes, and `handle`, by which sessions and requests reach it; `recovery`: builds all from a ledger.
+//! - `state`: the core's decisions; `records`: the persisted data.
 //! - `service`: the gRPC service; `access`: tokens and roles; `tenant`: quotas; `jobs`, `indexing`: opening a job.
 //! - `store`: the ledger and the blobs; `gc`: garbage collection of blobs; `leader`: election and terms.
 //! - `dispatcher`, `options`, `view`: the component, its settings, its figures; `local_calls`: calls of its own
@@ -24,18 +23,15 @@
 
 mod access;
 mod actor;
-mod core;
 mod dispatcher;
 mod figures;
 mod gc;
-mod handle;
 mod indexing;
 mod jobs;
 mod leader;
 mod local_calls;
 mod measure;
 mod options;
-mod outbox;
 mod records;
 mod recovery;
 mod service;

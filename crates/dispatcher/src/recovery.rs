@@ -8,8 +8,8 @@ use forebay_core::{Clock, Result};
 use forebay_policy::fleet::Offer;
 
 use crate::actor::Actor;
+use crate::actor::handle::Handle;
 use crate::gc::BlobGc;
-use crate::handle::Handle;
 use crate::indexing::Indexer;
 use crate::jobs::{Opener, splits};
 use crate::leader::leadership::Leading;

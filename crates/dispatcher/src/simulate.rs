@@ -10,7 +10,7 @@ use forebay_plan::Graph;
 use forebay_proto::worker_message;
 use forebay_proto::{Attach, Hello, JobDefinition, JobKey, JobStatus, LostSample, WorkerStatus, consumer_message};
 
-use crate::core::DispatcherCore;
+use crate::actor::core::DispatcherCore;
 use crate::jobs::splits;
 use crate::options::Timing;
 use crate::records::{Batch, JobRecord, Ledger, SkippedKey};
@@ -252,13 +252,13 @@ impl Dispatcher {
     /// Returns what to send now, in order.
     pub fn drain_outputs(&mut self) -> Vec<Output> {
         let said = self.core.drain_outputs().into_iter().map(|output| match output {
-            crate::core::Output::Consumer(session, event) => Output::Consumer(session.0, event),
-            crate::core::Output::Worker(session, event) => Output::Worker(session.0, event),
-            crate::core::Output::End(session, error) => Output::End(session.0, error),
-            crate::core::Output::Closed(session) => Output::Closed(session.0),
-            crate::core::Output::Answer(Answer::Found(asked, found)) => Output::Found(asked, found),
-            crate::core::Output::Answer(Answer::Opened(asked, opened)) => Output::Opened(asked, opened),
-            crate::core::Output::Answer(Answer::Cancelled(job, done)) => Output::Cancelled(job, done),
+            crate::actor::core::Output::Consumer(session, event) => Output::Consumer(session.0, event),
+            crate::actor::core::Output::Worker(session, event) => Output::Worker(session.0, event),
+            crate::actor::core::Output::End(session, error) => Output::End(session.0, error),
+            crate::actor::core::Output::Closed(session) => Output::Closed(session.0),
+            crate::actor::core::Output::Answer(Answer::Found(asked, found)) => Output::Found(asked, found),
+            crate::actor::core::Output::Answer(Answer::Opened(asked, opened)) => Output::Opened(asked, opened),
+            crate::actor::core::Output::Answer(Answer::Cancelled(job, done)) => Output::Cancelled(job, done),
         });
         said.chain(std::mem::take(&mut self.refused)).collect()
     }

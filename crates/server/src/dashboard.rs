@@ -13,7 +13,7 @@ use forebay_dispatcher::{LocalCaller, LocalCalls};
 use forebay_proto::{GetScaleResponse, JobStatus, WorkerStatus};
 use tokio::runtime::Runtime;
 
-use crate::announce::Announcement;
+use crate::children::announce::Announcement;
 use crate::lifetime::{exit_with_parent, stop_on_signal};
 use crate::roles::Process;
 

@@ -1,41 +1,34 @@
 //! Assembles the roles into processes: configuration, logs, signals, and `up`.
 //!
 //! ```text
-//! telemetry   logs to stderr                       announce   one line to stdout: where a child listens
-//! lifetime    signals, and the parent's end        roles      the dispatcher's and the worker's main
-//! child       one child process                    up         a dispatcher and workers, as children
+//! telemetry   logs to stderr                       roles      the dispatcher's and the worker's main
+//! lifetime    signals, and the parent's end        up         a dispatcher and workers, as children
+//! children    the processes of an `up`: started, awaited, counted and ended
 //! dashboard   the HTTP API and the pages, in a dispatcher's process, beside an `up`, or by themselves
 //! metrics     figures for monitoring and for scalers elsewhere
 //! cache       the settings of a process's cache
 //! shared_store  the store that machines share, as a cache tier
-//! patience    how long an `up` waits for its children
-//! provision   starts and ends workers
 //! local       local workers, on cores that their trainer leaves idle
 //! ```
 //!
 //! Invariants: a child never outlives its parent; stdout carries the announcement and nothing else; every wait has a
 //! deadline. Not here: parsing arguments (`cli`).
 
-mod announce;
 mod cache;
-mod child;
+mod children;
 mod dashboard;
-mod ended;
-mod fleet;
 mod indexer;
 mod lifetime;
 mod local;
 mod metrics;
 mod open_files;
-mod patience;
 mod private;
-mod provision;
 mod roles;
 mod shared_store;
 mod telemetry;
 mod up;
 
-pub use announce::Announcement;
+pub use crate::children::announce::Announcement;
 pub use cache::{CacheConfig, CachePlaces, memory_budget, parse_bytes, parse_switch};
 pub use dashboard::{RunningDashboard, dashboard_main};
 pub use forebay_client::{Credentials, JobKey, LocalWorkerSlot, PORT, Remote, Service, TlsFiles};

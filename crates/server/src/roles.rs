@@ -17,8 +17,8 @@ use forebay_worker::{Functions, Local, Worker, WorkerType};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use crate::announce::Announcement;
 use crate::cache::{CacheConfig, memory_budget};
+use crate::children::announce::Announcement;
 use crate::dashboard::RunningDashboard;
 use crate::indexer::NearIndexer;
 use crate::lifetime::{exit_with_parent, stop_on_signal};

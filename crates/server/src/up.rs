@@ -16,9 +16,9 @@ use forebay_dispatcher::{Objective, Policy, Scaling};
 use tempfile::TempDir;
 
 use crate::cache::CacheConfig;
-use crate::fleet::{Fleet, Recipe};
-use crate::patience::{START, Verdict, load};
-use crate::provision;
+use crate::children::fleet::{Fleet, Recipe};
+use crate::children::patience::{START, Verdict, load};
+use crate::children::provision;
 
 /// How often a wait checks its condition.
 const LOOK: Duration = Duration::from_millis(20);

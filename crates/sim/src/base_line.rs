@@ -1,7 +1,7 @@
 //! I6: once all is read and no fault is left, every process has released its resources.
 
 use crate::net::streams::{Kind, Pipe};
-use crate::node::Node;
+use crate::roles::node::Node;
 use crate::world::World;
 
 impl World<'_> {

@@ -21,33 +21,21 @@
 //! and a chunk equals the output of the row ops that it claims. `losses` and `lending` have L-1 to L-5.
 
 mod base_line;
-mod catalogue;
-mod consumer;
-mod dice;
-mod digest;
-mod dispatcher;
-mod drawing;
-mod fault;
-mod lending;
+mod faults;
 mod losses;
 mod net;
-mod node;
-mod payload;
-mod pipeline;
-mod planted;
-mod scenario;
-mod strike;
-mod worker;
+mod pipelines;
+mod roles;
 mod world;
 
-pub use fault::Fault;
-pub use node::Node;
-pub use planted::Planted;
-pub use scenario::{Scenario, Worlds};
+pub use crate::faults::fault::Fault;
+pub use crate::faults::planted::Planted;
+pub use crate::faults::scenario::{Scenario, Worlds};
+pub use crate::roles::node::Node;
 pub use world::Outcome;
 
-use catalogue::Catalogue;
-use scenario::Shape;
+use crate::faults::scenario::Shape;
+use crate::pipelines::catalogue::Catalogue;
 use world::World;
 
 /// Runs seeds, one after the other. Keeps computed pipelines, which are the same for every seed.

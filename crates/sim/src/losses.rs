@@ -15,10 +15,10 @@ use forebay_exec::{KnownSkips, Position};
 use forebay_proto::{LostSample, worker_event};
 use forebay_worker::simulate::Task;
 
-use crate::consumer::node::{job_name, job_number};
-use crate::drawing::mixed::is_same;
-use crate::node::Node;
-use crate::pipeline::{Due, KnownLost, process_died};
+use crate::pipelines::drawing::mixed::is_same;
+use crate::pipelines::pipeline::{Due, KnownLost, process_died};
+use crate::roles::consumer::node::{job_name, job_number};
+use crate::roles::node::Node;
 use crate::world::World;
 use account::Cancel;
 

@@ -9,18 +9,18 @@ use std::rc::Rc;
 use forebay_core::Ticks;
 use forebay_core::rng::mix64;
 
-use crate::catalogue::Catalogue;
-use crate::consumer::node::{ConsumerNode, ConsumerTimer};
-use crate::dice::Dice;
-use crate::dispatcher::node::{DispatcherNode, DispatcherTimer};
-use crate::lending::loans::{Lending, LentTo};
+use crate::faults::dice::Dice;
+use crate::faults::planted::Planted;
+use crate::faults::scenario::Scenario;
 use crate::losses::account::Losses;
 use crate::net::streams::Net;
-use crate::node::Node;
-use crate::pipeline::Pipeline;
-use crate::planted::Planted;
-use crate::scenario::Scenario;
-use crate::worker::node::{WorkerNode, WorkerTimer};
+use crate::pipelines::catalogue::Catalogue;
+use crate::pipelines::pipeline::Pipeline;
+use crate::roles::consumer::node::{ConsumerNode, ConsumerTimer};
+use crate::roles::dispatcher::node::{DispatcherNode, DispatcherTimer};
+use crate::roles::lending::loans::{Lending, LentTo};
+use crate::roles::node::Node;
+use crate::roles::worker::node::{WorkerNode, WorkerTimer};
 
 /// An event.
 pub(crate) enum Event {

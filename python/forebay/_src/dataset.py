@@ -89,6 +89,10 @@ class Dataset(
             known = {**habits.METHODS, **habits.ELSEWHERE}
             raise habits.missing("Dataset", name, known, habits.public_names(self, name))
 
+    def __add__(self, other: object) -> NoReturn:
+        """Says what to write: torch's datasets are concatenated by `+`, and NumPy's arrays are added."""
+        raise TypeError("datasets are not added by +; one after the other they are fb.concatenate([a, b])")
+
     def __bool__(self) -> bool:
         """Returns true, also for a dataset without samples."""
         return True

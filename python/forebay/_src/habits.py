@@ -74,11 +74,13 @@ ELSEWHERE: Mapping[str, str] = {
     "collect": "write list(ds)",
     "column_names": "write list(ds.schema)",
     "columns": "write list(ds.schema)",
+    "copy": "write with_column('copy', fb.col('x')) for one more column; a dataset never changes, so it needs no copy",
     "count": "write len(ds); cardinality counts files, too",
     "decode": (
         "write decode_image(column), decode_audio(column), cast(txt='string') or cast(cls=int); other members are "
         "decoded with map"
     ),
+    "duplicate": "write with_column('copy', fb.col('x'))",
     "element_spec": "write schema",
     "features": "write schema",
     "fingerprint": "write dataset_id",
@@ -103,6 +105,7 @@ ELSEWHERE: Mapping[str, str] = {
     "merge": "write join(table, on='key')",
     "options": "leave it out: explain() shows what is chosen here",
     "pipe": "call the function: fn(ds)",
+    "prefetch_to_device": "to_jax() and to_torch(device='cuda') copy batches ahead",
     "push_to_hub": "write save(folder, format='parquet'), and upload the folder",
     "random_map": "write map(fn) with fn(row, rng)",
     "random_shuffle": "write shuffle()",
@@ -126,12 +129,13 @@ ELSEWHERE: Mapping[str, str] = {
     "to_iterable_dataset": _BY_INDEX,
     "to_json": _ROWS,
     "to_list": "write list(ds)",
+    "to_numpy": "batches are NumPy arrays; all samples in one are ds.batch(len(ds))[0]",
     "to_pandas": _ROWS,
     "to_parquet": "write save(folder, format='parquet')",
     "to_polars": _ROWS,
     "to_tuple": "write select('jpg', 'cls'): samples are dictionaries",
     "to_pylist": "write list(ds)",
-    "unbatched": "leave batch out: samples come one by one without it",
+    "unbatched": "leave batch out: samples come one by one without it; map(fn, batched=True) gets many at once",
     "union": _CHAIN,
     "where": "write filter(expression)",
     "with_columns": "write with_column(name, expression), once for each",
@@ -190,7 +194,7 @@ FUNCTIONS: Mapping[str, str] = {
     "from_pandas": "write from_table(frame)",
     "from_polars": "write from_table(frame)",
     "from_tensor_slices": "write from_numpy({'x': x, 'y': y})",
-    "interleave_datasets": _MIX,
+    "interleave_datasets": "write fb.interleave([a, b]), which takes turns; with probabilities, fb.mix",
     "load_dataset": "write from_parquet('hf://datasets/ORG/NAME/**/*.parquet'), or from_hf(datasets.load_dataset(...))",
     "sample_from_datasets": _MIX,
 }
@@ -199,6 +203,7 @@ FUNCTIONS: Mapping[str, str] = {
 #: Of the package: classes and functions that read or write files in other libraries.
 READERS: Mapping[str, str] = {
     "ArrayRecordDataSource": "write from_array_record(paths)",
+    "CocoDetection": "write from_map_dataset(rows) of the annotations by image, as in docs/recipes/detection.md",
     "CsvDataset": "write from_csv(paths)",
     "DataLoader": "iterate over a dataset with batch(n), or over its to_torch()",
     "ImageFolder": "write from_image_folder(root)",
@@ -212,6 +217,8 @@ READERS: Mapping[str, str] = {
     "WebDataset": "write from_tar(paths)",
     "choose_from_datasets": "iterate over each, and draw between them",
     "from_huggingface": "read its files, with from_parquet or from_arrow; or write from_map_dataset(dataset)",
+    "from_audio_folder": "write from_files('audio/*.wav').decode_audio('bytes', sample_rate=16000)",
+    "from_coco": "write from_map_dataset(rows) of the annotations by image, as in docs/recipes/detection.md",
     "from_json": "write from_jsonl(paths)",
     "from_feather": "write from_arrow(paths)",
     "from_pandas": "write from_table(frame)",

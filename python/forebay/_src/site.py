@@ -13,7 +13,8 @@ _PACKAGE = os.path.dirname(os.path.dirname(_SOURCES)) + os.sep
 _PROGRAMS = tuple(_SOURCES + name + os.sep for name in ("bench", "demo", "selftest"))
 
 
-def _is_package(frame: FrameType) -> bool:
+def is_package(frame: FrameType) -> bool:
+    """Returns whether a frame is of this package, and of none of its programs."""
     name = frame.f_code.co_filename
     return name.startswith(_PACKAGE) and not name.startswith(_PROGRAMS)
 
@@ -21,7 +22,7 @@ def _is_package(frame: FrameType) -> bool:
 def site() -> tuple[str | None, int]:
     """Returns file and line of the first frame outside this package."""
     frame = sys._getframe(1)
-    while _is_package(frame):
+    while is_package(frame):
         if frame.f_back is None:
             return None, 0
         frame = frame.f_back
@@ -32,6 +33,6 @@ def site() -> tuple[str | None, int]:
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warns at the current line of the user's code; the native module calls this, too."""
     frame, level = sys._getframe(0), 1
-    while _is_package(frame) and frame.f_back is not None:
+    while is_package(frame) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

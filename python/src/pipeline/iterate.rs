@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 
 use super::Pipeline;
 use crate::errors::{guard, interruptible};
+use crate::functions::runner::Runner;
 use crate::iter::{Iteration, NativeIterator};
-use crate::runner::Runner;
 
 /// The most samples that may be skipped: a whole number, or a share.
 #[derive(Clone, Copy, FromPyObject)]

@@ -17,9 +17,9 @@ use serde::Deserialize;
 
 use super::iterate::{ErrorBudget, Start};
 use super::{Pipeline, attach, blame_source};
-use crate::blobs::BlobSet;
 use crate::errors::{guard, interruptible, not_arguments, raise};
 use crate::iter::NativeIterator;
+use crate::pipeline::blobs::BlobSet;
 
 /// A column for Python: name, dtype, shape, nullable.
 type Described = (String, String, Option<Vec<Option<usize>>>, bool, bool);
@@ -31,7 +31,7 @@ impl Pipeline {
     fn from_files(py: Python<'_>, json: String, name: &str, file: Option<String>, line: u32) -> PyResult<Self> {
         let site = site(file, line);
         let graph = interruptible(py, |poll| {
-            let made = crate::draft::infer(&json, poll)
+            let made = crate::sources::draft::infer(&json, poll)
                 .and_then(|found| Ok(Graph::new(found.source, site.clone())?.with_times(found.times)));
             made.map_err(|e| blame_source(e, name, site.as_ref()))
         })?;
@@ -43,7 +43,7 @@ impl Pipeline {
     fn from_memory(columns: &Bound<'_, PyAny>, name: &str, file: Option<String>, line: u32) -> PyResult<Self> {
         let py = columns.py();
         let site = site(file, line);
-        let (source, bytes) = crate::draft::memory(columns)
+        let (source, bytes) = crate::sources::draft::memory(columns)
             .map_err(|e| raise(py, &blame_source(crate::errors::from_exception(py, &e), name, site.as_ref())))?;
         let blobs = BlobSet::default().with(bytes).0;
         guard(py, || Ok(Self::of(Graph::new(source, site)?, blobs)))

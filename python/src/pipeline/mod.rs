@@ -4,6 +4,7 @@
 //! - `counts`: batches and samples of an epoch; `trial`: the columns of a function, found on the first samples
 //! - `iterate`: begins an iteration in this process
 
+pub(super) mod blobs;
 mod counts;
 pub(crate) mod iterate;
 mod methods;
@@ -18,8 +19,8 @@ use forebay_io::SourceIndex;
 use forebay_plan::{EpochPlan, Graph, Sharding, Site, Sizing, Stages};
 use pyo3::prelude::*;
 
-use crate::blobs::BlobSet;
-use crate::indexing::Listing;
+use crate::sources::indexing::Listing;
+use blobs::BlobSet;
 
 /// An immutable pipeline.
 #[pyclass(frozen, module = "forebay._native")]

@@ -42,7 +42,7 @@ impl Pipeline {
             let found = call(&input).map_err(|e| of.locate(e))?;
             // Columns that follow the length of a padded batch have another shape in a longer one.
             let found = match longer(&input)?.map(|longer| call(&longer)) {
-                Some(Ok(longer)) => crate::probe::of_any_length(found, &longer),
+                Some(Ok(longer)) => crate::functions::probe::of_any_length(found, &longer),
                 _ => found,
             };
             if makes_rows && found.is_empty() {

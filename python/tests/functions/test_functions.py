@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pickle
 import signal
 import threading
 import time
@@ -11,12 +12,48 @@ import time
 import forebay as fb
 import numpy as np
 import pytest
+from forebay._src.functions import pickling
 
 EXECUTORS = ["thread", "process"]
 
 
 def run(ds: fb.Dataset, executor: str, **options) -> list:
     return list(ds.iter(executor=executor, **options))
+
+
+class Inverse:
+    def __call__(self, row):
+        return {"y": 1 // int(row["i"])}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_tracebacks_name_the_file_and_the_line(executor):
+    ds = fb.from_dict({"i": [5, 6, 7, 8, 9, 0]}).map(Inverse())
+    with pytest.raises(fb.errors.FunctionError) as caught:
+        run(ds, executor)
+    code = Inverse.__call__.__code__
+    place = f'File "{__file__}", line {code.co_firstlineno + 1}, in __call__'
+    assert place in caught.value.context["traceback"]
+    assert '1 // int(row["i"])' in caught.value.context["traceback"]
+
+
+@pytest.mark.parametrize("function", [lambda x: x * 2, lambda x: {"y": np.sqrt(x)}, lambda x: x.item()])
+def test_a_function_that_takes_the_sample_for_a_value_is_told_that_it_is_a_dictionary(function):
+    with pytest.raises(fb.errors.FunctionError) as caught:
+        fb.range(3).map(function)
+    assert "row['id']" in caught.value.hint
+
+
+def test_the_name_of_a_function_does_not_depend_on_its_file():
+    names = set()
+    for folder in ("here", "there"):
+        space = {"__name__": "__main__"}
+        exec(compile("def double(row):\n    return {'y': row['id'] * 2}\n", f"/{folder}/train.py", "exec"), space)
+        pickled, name = pickling.dumps(space["double"], "map")
+        assert pickle.loads(pickled).__code__.co_filename == f"/{folder}/train.py"
+        # The second is the name of code that cannot be walked.
+        names.add((name, pickling._without_files(space["double"])))
+    assert len(names) == 1
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

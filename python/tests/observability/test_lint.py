@@ -59,6 +59,9 @@ def found(folder: Path, code: str, run: bool = True) -> dict[str, list[Finding]]
         ("ds = rows.with_column('w', fb.col('a')).rename(w='v').drop('v')", "unused-column", 6),
         ("ds = rows.cast(b='float32').with_column('b', fb.col('a') * 2)", "unused-column", 6),
         ("ds = rows.map(lambda r: {'y': math.gamma(r['a'] % 9 + 1)})", "reads-all-columns", 6),
+        ("ds = (\n    rows\n    .shuffle()\n    .skip(50)\n)", "part-behind-shuffle", 9),
+        ("ds = rows.shuffle()[50:]", "part-behind-shuffle", 6),
+        ("ds = rows.shuffle().select_rows(range(50, 500))", "part-behind-shuffle", 6),
         ("ds = rows.batch(8).shuffle()", "shuffle-behind-batch", 6),
         ("ds = rows.select('none')", "invalid-pipeline", 6),
     ],
@@ -102,6 +105,11 @@ def test_a_function_that_only_looks_like_an_expression_is_left_alone(here: Path)
     assert "python-function" not in found(here, code)
     code = "n = [0]\ndef f(r):\n    n[0] = 1\n    return {'y': r['a'] + n[0]}\nds = rows.map(f, reads=['a'])"
     assert found(here, code) == {}
+
+
+def test_parts_that_stay_have_no_finding(here: Path) -> None:
+    code = "train, test = rows.split(0.9)\ntrain = train.shuffle()\nhead = rows.skip(50).shuffle()\n"
+    assert found(here, code + "some = rows.shuffle().take(50)") == {}
 
 
 def test_what_is_right_has_no_finding(here: Path) -> None:

@@ -1,27 +1,18 @@
 //! One file for each command.
+//!
+//! - `roles/`: commands that run a process of a service until it is stopped
+//! - `service/`: commands that show or change a running service
+//! - `trials/`: commands that measure and check Forebay on this machine
 
-pub(crate) mod bench;
 pub(crate) mod cache;
-pub(crate) mod csi;
-pub(crate) mod dashboard;
-pub(crate) mod demo;
-pub(crate) mod dispatcher;
 pub(crate) mod explain;
-pub(crate) mod jobs;
 pub(crate) mod ledger;
-pub(crate) mod mount;
-mod ops;
-pub(crate) mod quarantine;
+pub(crate) mod roles;
 pub(crate) mod run;
-pub(crate) mod scale;
-pub(crate) mod selftest;
-pub(crate) mod sim;
+pub(crate) mod service;
 pub(crate) mod token;
-pub(crate) mod top;
-pub(crate) mod up;
+pub(crate) mod trials;
 pub(crate) mod version;
-pub(crate) mod worker;
-pub(crate) mod workers;
 
 use std::path::Path;
 use std::time::Duration;

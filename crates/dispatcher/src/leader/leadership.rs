@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use forebay_core::Result;
 use forebay_proto::not_leader;
 
-use crate::handle::Handle;
+use crate::actor::handle::Handle;
 use crate::jobs::Opener;
 use crate::leader::term::Term;
 use crate::store::BlobStore;

@@ -10,9 +10,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
+use super::session::run;
 use super::{first, refuse};
 use crate::access::Principal;
-use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
+use crate::actor::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
 use crate::records::Position;
 use crate::service::traces::Traces;
 use crate::state::{Attachment, Input, SessionId};
@@ -31,10 +32,12 @@ pub(super) async fn begin(
     let (port, events) = mpsc::channel(PORT_EVENTS_MAX);
     let (session, ended) = (actor.session(), CancellationToken::new());
     let registered = traces.register(principal.tenant.name.clone(), &attach, port.downgrade());
-    let input = attached(session, principal.tenant.clone(), attach).map_err(refuse)?;
-    let begin = Command::Begin { session, port: Port::Consumer(port), ended: ended.clone(), input };
+    let attached = attached(session, principal.tenant.clone(), attach).map_err(refuse)?;
+    let begin = Command::Begin { session, port: Port::Consumer(port), ended: ended.clone(), input: attached };
     actor.send(begin).await.map_err(refuse)?;
-    let running = run(actor.clone(), session, inbound, ended, principal.revoked.clone());
+    let read = move |message: ConsumerMessage| input(session, message.message?);
+    let (ends, gone) = ((ended, principal.revoked.clone()), Input::ConsumerGone { session });
+    let running = run(actor.clone(), inbound, ends, read, gone);
     tokio::spawn(async move {
         running.await;
         drop(registered);
@@ -58,31 +61,6 @@ pub(crate) fn attached(session: SessionId, tenant: Tenant, attach: Attach) -> Re
         local_key: JobKey::from_bytes(&attach.local_key),
         bits: Build::bits(attach.build)?,
     }))
-}
-
-async fn run(
-    actor: Handle,
-    session: SessionId,
-    mut inbound: Streaming<ConsumerMessage>,
-    ended: CancellationToken,
-    revoked: CancellationToken,
-) {
-    loop {
-        let message = tokio::select! {
-            () = ended.cancelled() => break,
-            // The consumer gets the reason when it reconnects.
-            () = revoked.cancelled() => break,
-            message = inbound.message() => message,
-        };
-        // A broken connection and an ended stream mean the same: the consumer is gone.
-        let Ok(Some(message)) = message else { break };
-        let Some(input) = message.message.and_then(|m| input(session, m)) else { continue };
-        if actor.send(Command::Input(input)).await.is_err() {
-            return;
-        }
-    }
-    // The actor may be gone, too.
-    let _ = actor.send(Command::Input(Input::ConsumerGone { session })).await;
 }
 
 /// Returns the input for a later message.

@@ -5,6 +5,7 @@
 mod blobs;
 pub(crate) mod consume;
 pub(crate) mod requests;
+mod session;
 pub(crate) mod traces;
 pub(crate) mod work;
 

@@ -10,9 +10,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
+use super::session::run;
 use super::{first, refuse};
 use crate::access::{Principal, Role};
-use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
+use crate::actor::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
 use crate::state::{Arrival, Input, SessionId, WorkerType};
 
 pub(super) async fn begin(
@@ -29,10 +30,12 @@ pub(super) async fn begin(
     if hello.only.is_none() {
         principal.must_be(Role::Worker).map_err(refuse)?;
     }
-    let input = arrived(session, principal.serves(), hello).map_err(refuse)?;
-    let begin = Command::Begin { session, port: Port::Worker(port), ended: ended.clone(), input };
+    let arrived = arrived(session, principal.serves(), hello).map_err(refuse)?;
+    let begin = Command::Begin { session, port: Port::Worker(port), ended: ended.clone(), input: arrived };
     actor.send(begin).await.map_err(refuse)?;
-    tokio::spawn(run(actor.clone(), session, inbound, ended, principal.revoked.clone()));
+    let read = move |message: WorkerMessage| input(session, message.message?);
+    let (ends, gone) = ((ended, principal.revoked.clone()), Input::WorkerGone { session });
+    tokio::spawn(run(actor.clone(), inbound, ends, read, gone));
     Ok(ReceiverStream::new(events))
 }
 
@@ -59,31 +62,6 @@ pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello
         bits: Build::bits(hello.build)?,
         worker_type: WorkerType::new(&hello.kind, hello.price, hello.spot)?,
     }))
-}
-
-async fn run(
-    actor: Handle,
-    session: SessionId,
-    mut inbound: Streaming<WorkerMessage>,
-    ended: CancellationToken,
-    revoked: CancellationToken,
-) {
-    loop {
-        let message = tokio::select! {
-            () = ended.cancelled() => break,
-            // The worker gets the reason when it reconnects.
-            () = revoked.cancelled() => break,
-            message = inbound.message() => message,
-        };
-        // A broken connection and an ended stream mean the same: the worker is gone.
-        let Ok(Some(message)) = message else { break };
-        let Some(input) = message.message.and_then(|m| input(session, m)) else { continue };
-        if actor.send(Command::Input(input)).await.is_err() {
-            return;
-        }
-    }
-    // The actor may be gone, too.
-    let _ = actor.send(Command::Input(Input::WorkerGone { session })).await;
 }
 
 /// Returns the input for a later message.

@@ -17,7 +17,7 @@ use super::edit::noise::noise;
 use super::edit::sharpen::sharpen;
 use super::normalize::{Normalizer, copy_hwc};
 use super::resize::Resizer;
-use super::taps::Filter;
+use super::resize::taps::Filter;
 use super::view::{Image, Mirror, Region, room};
 
 /// The memory of kernels.

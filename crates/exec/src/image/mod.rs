@@ -33,10 +33,7 @@ mod normalize;
 pub(crate) mod real;
 mod resize;
 mod step;
-mod taps;
 mod view;
-#[cfg(target_arch = "x86_64")]
-mod wide;
 
 pub use augment::Augment;
 pub use chain::{Chain, Input, Output, Scratch, Shape};
@@ -51,9 +48,9 @@ pub use iou_crop::IouCrop;
 pub(crate) use iou_crop::has_centre;
 pub use normalize::{Normalizer, copy_chw, copy_hwc, flip_floats};
 pub use resize::Resizer;
+pub use resize::taps::Filter;
+pub(crate) use resize::taps::nearest;
 pub use step::Step;
-pub use taps::Filter;
-pub(crate) use taps::nearest;
 pub use view::{Image, Mirror, Region};
 
 #[cfg(test)]

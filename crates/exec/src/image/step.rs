@@ -5,7 +5,7 @@ use forebay_plan::{Border, Corner, Direction, Layout};
 
 use super::augment::Augment;
 use super::iou_crop::IouCrop;
-use super::taps::Filter;
+use super::resize::taps::Filter;
 use super::view::Region;
 
 /// The longest side of an image that a step makes, in pixels.

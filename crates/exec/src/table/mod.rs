@@ -1,135 +1,14 @@
 //! Table ops: expressions over columns, and the ops that only move, drop, explode or recompute columns.
 //!
-//! `plan` defines expressions and their dtypes; only this module computes them, a whole column at a time. Semantics are
-//! NumPy 2's on arrays, fixed where NumPy leaves them to the processor:
-//!
-//! - integers wrap; `//` and `%` have Python's sign rule, and yield 0 where an integer is divided by 0;
-//! - float to integer truncates and saturates, not-a-number becomes 0 (NumPy leaves both to the processor);
-//! - a missing row stays missing through arithmetic, comparisons, functions and casts; `&` and `|` are Kleene's (false
-//!   and missing is false); `where` uses `no` where its condition is missing, just as a filter drops such a row;
-//!   `fill_null` replaces missing values.
-//!
-//! Invariants: T-1 [`evaluate`] returns exactly the kind of [`Expr::kind`]; T-2 the value of a row depends on that row
-//! alone, so that chunks can be cut anywhere; T-3 literals stay single numbers until a column is needed. Memory: the
-//! first step over a column makes a buffer; each further step overwrites it in place. `plan` decides which expressions
-//! are allowed.
+//! - `expr/`: expressions, with `filter`; `numbers/` and `texts/`: their kernels
+//! - `apply`: the other table ops, with the work of `encode`, `explode`, `finite` and `fit`
 
 mod apply;
-mod arithmetic;
-mod cast;
-mod cast_text;
-mod choose;
-mod compare;
-mod convert;
 mod encode;
 mod explode;
+mod expr;
 mod finite;
 mod fit;
-mod hash;
-mod kernel;
-mod lists;
-mod logic;
-mod lookup;
-mod math;
-mod number;
-mod shape;
-mod stack;
-#[cfg(test)]
-mod tests;
-mod text;
-mod text_lists;
-mod time;
-mod value;
-mod words;
-
-use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, BooleanArray};
-use forebay_core::{Error, Result};
-use forebay_data::Chunk;
-use forebay_plan::{Binary, Call, Expr, Unary};
 
 pub use apply::apply;
-use value::Value;
-
-/// Returns the column of `expr` over the rows of `chunk`.
-///
-/// # Errors
-/// The errors of [`Expr::kind`]; Data when a value has no result (text that is no number, a negative integer power).
-pub fn evaluate(expr: &Expr, chunk: &Chunk) -> Result<ArrayRef> {
-    let kind = expr.kind(chunk.schema())?.column();
-    value(expr, chunk)?.into_array(&kind, chunk.num_rows())
-}
-
-/// Returns the rows for which `predicate` is true; a missing value is not true.
-///
-/// # Errors
-/// As [`evaluate`]; Invalid when the predicate is not one bool for each row.
-pub fn filter(predicate: &Expr, chunk: &Chunk) -> Result<Chunk> {
-    let rows = chunk.num_rows();
-    let keep = match value(predicate, chunk)? {
-        Value::Numbers(truth) => logic::mask(truth, rows)?,
-        _ => return Err(Error::invalid(format!("filter needs a truth value for each row, not {predicate}"))),
-    };
-    chunk.filter(&BooleanArray::new(keep, None))
-}
-
-fn value(expr: &Expr, chunk: &Chunk) -> Result<Value> {
-    let rows = chunk.num_rows();
-    match expr {
-        Expr::Col { name } => Value::load(&chunk.schema().field(name)?.kind, chunk.column(name)?),
-        Expr::Int { value } => Ok(Value::Int(*value)),
-        Expr::Float { value } => Ok(Value::Float(*value)),
-        Expr::Bool { value } => Ok(Value::truth(*value)),
-        Expr::Str { value } => Ok(Value::Word(value.clone())),
-        Expr::Binary { op, left, right } => {
-            let (a, b) = (value(left, chunk)?, value(right, chunk)?);
-            match op {
-                Binary::And | Binary::Or => logic::join(*op, a, b, rows),
-                Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge => {
-                    compare::compare(*op, a, b, rows)
-                }
-                Binary::Add if a.is_text() => words::join(&a, &b, rows),
-                _ => arithmetic::join(*op, a, b, rows),
-            }
-        }
-        Expr::Unary { op, arg } => {
-            let arg = value(arg, chunk)?;
-            match op {
-                Unary::Not => logic::not(arg),
-                Unary::IsNull => Ok(logic::is_null(&arg)),
-                Unary::Len => text::len(&arg, rows),
-                _ => math::function(*op, arg),
-            }
-        }
-        Expr::Clip { arg, low, high } => choose::clip(value(arg, chunk)?, *low, *high),
-        Expr::Where { cond, yes, no } => {
-            choose::choose(value(cond, chunk)?, value(yes, chunk)?, value(no, chunk)?, rows)
-        }
-        Expr::FillNull { arg, value: filling } => choose::fill(value(arg, chunk)?, value(filling, chunk)?, rows),
-        Expr::HashMod { arg, buckets } => hash::hash_mod(value(arg, chunk)?, *buckets, rows),
-        Expr::Call { call, arg } => called(call, value(arg, chunk)?, rows),
-        Expr::Cast { arg, dtype } => cast::cast(value(arg, chunk)?, *dtype, rows),
-        Expr::Stack { args } => {
-            let parts = args.iter().map(|arg| value(arg, chunk)).collect::<Result<_>>()?;
-            stack::stack(args, parts, rows)
-        }
-    }
-}
-
-fn called(call: &Call, arg: Value, rows: usize) -> Result<Value> {
-    match (call, &arg) {
-        (Call::IsIn { values }, _) => lookup::is_in(arg, values, rows),
-        (Call::Lookup { table }, _) => lookup::found(arg, table, rows),
-        (Call::Time { part, unit }, _) => time::part(arg, *part, *unit),
-        (Call::ToTime { unit }, _) => time::read(&words::strings(&arg, rows)?, *unit),
-        (Call::Bucketize { bounds, right }, _) => lookup::bucketize(arg, bounds, *right),
-        (Call::OneHot { classes }, _) => lookup::one_hot(arg, *classes, rows),
-        (Call::Substring { start, stop }, Value::Text(column)) if column.as_binary_opt::<i64>().is_some() => {
-            words::slice_bytes(column, *start, *stop)
-        }
-        (_, Value::Texts(column)) => text_lists::call(call, column),
-        (Call::SplitAll { separator }, _) => text_lists::split(&words::strings(&arg, rows)?, separator),
-        (_, Value::Text(_) | Value::Word(_)) => words::call(call, &arg, rows),
-        _ => lists::call(call, arg, rows),
-    }
-}
+pub use expr::{evaluate, filter};

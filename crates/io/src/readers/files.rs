@@ -6,8 +6,8 @@ use arrow_array::{ArrayRef, Int64Array};
 use forebay_core::{Epoch, Result};
 use forebay_data::{Chunk, Kind, Schema};
 
-use super::pieces::Layout;
-use super::pool::Pool;
+use super::bytes::pieces::Layout;
+use super::bytes::pool::Pool;
 use super::reader::{Chunks, Place, Reader, check, ids, stream_counted};
 use crate::columns::{Binary, binary};
 use crate::limits;

@@ -9,10 +9,10 @@ use forebay_core::{Epoch, Error, Result};
 use forebay_data::{Chunk, Field, RowId, Schema};
 use forebay_plan::{MdsColumn, Wrap};
 
-use super::lru::Lru;
-use super::piece::Piece;
-use super::pieces::{self, Layout};
-use super::pool::Pool;
+use super::bytes::lru::Lru;
+use super::bytes::piece::Piece;
+use super::bytes::pieces::{self, Layout};
+use super::bytes::pool::Pool;
 use super::reader::{Chunks, Place, Reader, check, ids, stream_counted};
 use crate::formats::{litdata, mds};
 use crate::index::table::Table;

@@ -6,9 +6,9 @@ use arrow_array::ArrayRef;
 use forebay_core::{Epoch, Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, FixedTensorBuilder, Int32Lists, RowId, Schema};
 
-use super::piece::Piece;
-use super::pieces::{self, Layout};
-use super::pool::Pool;
+use super::bytes::piece::Piece;
+use super::bytes::pieces::{self, Layout};
+use super::bytes::pool::Pool;
 use super::reader::{Chunks, Place, Reader, check, ids, stream_counted};
 use crate::formats::tokens::{narrow, widen};
 use crate::index::table::Table;

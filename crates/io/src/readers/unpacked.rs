@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_core::{Error, Result};
 
-use super::lru::Lru;
-use super::piece::Piece;
-use super::pool::Pool;
+use super::bytes::lru::Lru;
+use super::bytes::piece::Piece;
+use super::bytes::pool::Pool;
 use crate::fail;
 use crate::store::decoded::{Decoded, Points};
 

@@ -6,7 +6,10 @@ use forebay_core::Result;
 use forebay_plan::{Source, TimeUnit};
 
 use super::draft::Draft;
-use super::{arrow, files, image_folder, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens};
+use super::shards::{litdata, mds};
+use super::table::{arrow, parquet};
+use super::tokens::{self, megatron};
+use super::{files, image_folder, lines, tar, tfrecord};
 use crate::Progress;
 use crate::store::ReadThrough;
 

@@ -4,13 +4,13 @@
 //! - `build`: makes an index of a source.
 //! - `format`: the trait `SourceFormat`; `registry`: the format of each source.
 //! - `draft`: a source as the user wrote it; `infer`: makes a source of a draft; `look_up`: reads the first files.
-//! - `files`, `image_folder`, `tar`, `tfrecord`, `lines` (text and JSON), `csv`, `parquet`, `arrow`, `tokens`, `megatron`,
-//!   `mds`, `litdata`, `computed` (arrays in memory, and numbers): the sources.
-//! - `table/`: files with columns (Parquet, Arrow). `shards`: folders with an `index.json`.
+//! - `files`, `image_folder`, `tar`, `tfrecord`, `lines` (text and JSON), `csv`, `computed` (arrays in memory, and
+//!   numbers): sources.
+//! - `table/`: files with columns (Parquet, Arrow); `shards/`: folders with an `index.json` (MDS, LitData); `tokens/`:
+//!   flat files of token ids, and Megatron's.
 //!
 //! `formats` decodes the bytes of files; `readers` reads rows from them.
 
-mod arrow;
 mod build;
 mod computed;
 mod csv;
@@ -20,11 +20,7 @@ mod format;
 mod image_folder;
 mod infer;
 mod lines;
-mod litdata;
 mod look_up;
-mod mds;
-mod megatron;
-mod parquet;
 mod registry;
 mod shards;
 pub(crate) mod table;

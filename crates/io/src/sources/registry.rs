@@ -6,7 +6,10 @@ use forebay_core::{Error, Result};
 use forebay_plan::Source;
 
 use super::format::{Opening, SourceFormat};
-use super::{arrow, computed, csv, files, image_folder, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens};
+use super::shards::{litdata, mds};
+use super::table::{arrow, parquet};
+use super::tokens::{self, megatron};
+use super::{computed, csv, files, image_folder, lines, tar, tfrecord};
 use crate::readers::Reader;
 use crate::{Blobs, ReadOptions, SourceIndex};
 

@@ -21,9 +21,9 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use tokio::sync::Semaphore;
 
-use super::fetch::{Store, cause};
+use super::remote::fetch::{Store, cause};
+use super::remote::retry::Policy;
 use super::remote::{Shared, parse, shared};
-use super::retry::Policy;
 use super::share;
 use crate::fail;
 

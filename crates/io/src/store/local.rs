@@ -7,8 +7,8 @@ use std::path::Path;
 
 use forebay_core::{Error, Result};
 
-use super::folders::{self, Entry};
-use super::matching;
+use super::find::folders::{self, Entry};
+use super::find::matching;
 use super::pinned::{Found, Mark, Stat};
 use super::uri::{is_glob, nothing_matches};
 use crate::fail;

@@ -7,9 +7,9 @@ use std::sync::mpsc::sync_channel;
 
 use forebay_core::{Error, Result};
 
-use super::body::Body;
 use super::near::{Arriving, Done, Fetch, NearFile, ReadThrough, RemoteFile};
 use super::pinned::Stat;
+use super::remote::body::Body;
 use super::uri::is_remote;
 use super::{local, remote};
 use crate::Allowed;

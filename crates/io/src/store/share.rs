@@ -14,9 +14,9 @@ use forebay_core::{Error, Result};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 
-use super::fetch::Store;
 use super::local;
-use super::retry::{Budget, Policy};
+use super::remote::fetch::Store;
+use super::remote::retry::{Budget, Policy};
 use crate::fail;
 
 /// An incomplete file of this age is removed: no put takes that long.

@@ -15,9 +15,10 @@ use object_store::{
     GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
 
-use super::fetch::{Store, cause};
+use super::Upload;
+use super::remote::fetch::{Store, cause};
+use super::remote::refusal;
 use super::remote::{parse, wait_polling};
-use super::{Upload, refusal};
 use crate::Allowed;
 use crate::poll::Poll;
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_core::{Error, ErrorKind, Result};
 
-use crate::store::levels::{self, Found, Level, Listed, is_prefix, level, objects};
+use crate::store::find::levels::{self, Found, Level, Listed, is_prefix, level, objects};
 use crate::store::{self, Arriving, Object, ReadThrough, Stat, is_remote};
 use crate::{Allowed, fail};
 

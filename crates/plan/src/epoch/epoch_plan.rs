@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed};
 
-use crate::epoch::combination::{BlockStarts, Combination};
 use crate::epoch::extent::Extent;
 use crate::epoch::lane_order::{LaneOrder, LaneWindow};
 use crate::epoch::lanes::Layout as LaneLayout;
+use crate::epoch::mix::combination::{BlockStarts, Combination};
 use crate::epoch::order::{Blocks, Order, Placed};
 use crate::epoch::sharding::Sharding;
 use crate::ops::Op;

@@ -6,27 +6,19 @@
 //! - `extent`: the size of a source
 //! - `order`: the order of counted rows after `shuffle`, `repeat`, `take` and their like
 //! - `parts`: the rows of a part of a `split`
-//! - `combination`: the rows of datasets that are read as one
-//! - `interleave`: which dataset a row is from where datasets take turns
-//! - `mix`: which dataset of a mix the row at a place is from
-//! - `stretches`: the weights of a mix as they change within an epoch
-//! - `streamed_mix`: the same, where the datasets are not counted
+//! - `mix/`: datasets that are read as one
 //! - `permute`: a pseudo-random permutation that is computed element by element
 //! - `window`: shuffles over windows of counted rows, and their sizes
 //! - `lanes`, `lane_order`: shuffles over windows of files whose rows are not counted
 
-pub(crate) mod combination;
 pub(crate) mod ending;
 pub(crate) mod epoch_plan;
 pub(crate) mod extent;
-mod interleave;
 pub(crate) mod lane_order;
 pub(crate) mod lanes;
-mod mix;
+pub(crate) mod mix;
 pub(crate) mod order;
 mod parts;
 pub(crate) mod permute;
 pub(crate) mod sharding;
-pub(crate) mod streamed_mix;
-pub(crate) mod stretches;
 pub(crate) mod window;

@@ -12,7 +12,7 @@ use forebay_data::{Field, Kind, Schema};
 
 use super::windows;
 use super::{Between, Changes, Combined, Combining, Source, SourcePart, Stop};
-use crate::epoch::stretches::STAIRS;
+use crate::epoch::mix::stretches::STAIRS;
 use crate::graph::{Graph, Node};
 use crate::ops::{self, Class, Op};
 

@@ -10,7 +10,7 @@ use forebay_client::JobKey;
 use forebay_client::TlsFiles;
 use forebay_core::Result;
 
-use crate::child::Child;
+use crate::children::child::Child;
 
 /// The memory of a local worker's cache: it is the trainer's machine.
 const CACHE_MEMORY: &str = "256MiB";

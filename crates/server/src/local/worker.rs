@@ -19,7 +19,7 @@ use super::files::{Files, System};
 use super::machine::Machine;
 use super::obey;
 use super::recipe::LocalRecipe;
-use crate::child::Child;
+use crate::children::child::Child;
 
 /// How often the child is checked, and the machine.
 const LOOK: Duration = Duration::from_millis(50);

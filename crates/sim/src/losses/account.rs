@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use forebay_exec::Position;
 
-use crate::pipeline::{Due, missing};
+use crate::pipelines::pipeline::{Due, missing};
 
 /// The state of a job's cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

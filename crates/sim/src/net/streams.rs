@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::node::Node;
-use crate::payload::Payload;
+use crate::net::payload::Payload;
+use crate::roles::node::Node;
 
 /// The purpose of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

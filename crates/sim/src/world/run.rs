@@ -4,7 +4,7 @@
 //! (liveness phase); then all resources must be released (the base line).
 
 use super::{Event, Outcome, Process, World};
-use crate::node::Node;
+use crate::roles::node::Node;
 
 /// The time in ms, after everything healed and beside the remaining work, within which everything must be finished.
 const LIVENESS_MAX: u64 = 90_000;
@@ -62,7 +62,7 @@ impl World<'_> {
     /// Returns the time of all work if one thread after the other did it, in ms.
     fn work(&self) -> u64 {
         let chunk = self.scenario.workers.iter().map(|w| w.chunk).max().unwrap_or(0);
-        let of = |c: &crate::scenario::ConsumerSetup| {
+        let of = |c: &crate::faults::scenario::ConsumerSetup| {
             let items = self.jobs[c.job].expected[c.index as usize].items.len() as u64;
             // A chunk may yield no item; then the rows bound the number of chunks.
             (items + 200) * (c.step + 2 * chunk) / 4

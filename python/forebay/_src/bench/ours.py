@@ -36,7 +36,7 @@ def records(count: int) -> fb.Dataset:
 
 def sizes(ds: fb.Dataset, label: str) -> Iterator[int]:
     """Yields the number of rows of each batch, in this process."""
-    with ds.iter(epochs=None) as batches:
+    with ds.iter(epoch=0, epochs=None) as batches:
         for batch in batches:
             yield len(batch[label])
 

@@ -76,7 +76,7 @@ def _compute(name: str, pipeline: _native.Pipeline, wanted: dict[str, Any]) -> d
     """Runs one pipeline over all its rows. Rows that fail are not cached, and raise no error here."""
     progress = _native.Progress(f"keeping {name}")
     it = Dataset(pipeline).iter(
-        seed=wanted["seed"], threads=wanted["threads"], consumers=(0, 1), on_error="skip", error_budget=1.0
+        seed=wanted["seed"], epoch=0, threads=wanted["threads"], consumers=(0, 1), on_error="skip", error_budget=1.0
     )
     try:
         rows = 0

@@ -103,7 +103,7 @@ class Progress:
 def _hashed(ds: Dataset, seed: int, epochs: int) -> str:
     """Returns the hash of the undisturbed stream, computed in this process."""
     stream = StreamHash()
-    for batch in ds.iter(seed=seed, epochs=epochs):
+    for batch in ds.iter(seed=seed, epoch=0, epochs=epochs):
         stream.add(batch)
     return str(stream)
 

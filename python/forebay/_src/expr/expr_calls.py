@@ -170,7 +170,15 @@ class ListFunctions(_Functions):
         return self._call("list", "get", (index,), {"fn": "get", "index": _place("get", "index", index)})
 
     def slice(self, start: int | None = None, stop: int | None = None) -> Expr:
-        """The items from `start` to before `stop` of the first dimension, as Python's `items[start:stop]`."""
+        """The items from `start` to before `stop` of the first dimension, as Python's `items[start:stop]`.
+
+        Both are places. Where Polars writes `slice(offset, length)`, write `slice(offset, offset + length)`.
+
+        >>> import forebay as fb, numpy as np
+        >>> ds = fb.from_dict({"x": [np.arange(5)]}).with_column("x", fb.col("x").list.slice(2, 2 + 3))
+        >>> ds[0]["x"].tolist()
+        [2, 3, 4]
+        """
         return self._call("list", "slice", (start, stop), {"fn": "slice", **_slice(start, stop)})
 
     def contains(self, text: str) -> Expr:

@@ -15,6 +15,7 @@ from forebay._src.arguments import Even
 from forebay._src.frameworks.torch_epochs import Epochs, Here, There
 from forebay._src.iteration import ranks
 from forebay._src.iteration.lengths import length_of
+from forebay._src.iteration.repeats import ANEW, note_start
 from forebay._src.iteration.waits import Totals
 from forebay._src.site import warn
 from forebay.errors import ClosedError, InvalidPipelineError
@@ -54,12 +55,15 @@ class EpochDataset:
             self._made: tuple[Epochs, tuple[int, int]] | None = None
         else:
             self._made = self._make(None if given is None else arguments.consumers(given, self._op))
-        self.epoch = arguments.whole(self._options.get("epoch", 0), self._op, "epoch", 0)
+        first = self._options.get("epoch")
+        self.epoch = 0 if first is None else arguments.whole(first, self._op, "epoch", 0)
         self._current: Any = None
         self._loaded: dict[str, Any] | None = None
         #: Whether the next iteration is the epoch of the state that was loaded.
         self._set = False
         self._length: int | None = None
+        #: Whether the user gave an epoch, or a repetition of epoch 0 has been noted.
+        self._said = first is not None
 
     def _make(self, consumers: tuple[int, int] | None) -> tuple[Epochs, tuple[int, int]]:
         options = {**self._options, "consumers": consumers}
@@ -92,6 +96,7 @@ class EpochDataset:
         If a state of this very epoch was loaded, the next iteration is the rest of it.
         """
         epoch = arguments.whole(epoch, "set_epoch", "epoch", 0)
+        self._said = True
         if self._loaded is not None:
             first = self._loaded["first"]
             if first == epoch:
@@ -155,6 +160,9 @@ class EpochDataset:
 
     def _next_epoch(self) -> tuple[int, dict[str, Any] | None] | None:
         """Returns the epoch that the next iteration is and the state it begins at; `None` is an empty iteration."""
+        if self._loaded is None and self.epoch == 0 and not self._said:
+            self._said = True
+            note_start(self._source._pipeline, (self._op, repr(sorted(self._options.items(), key=str))), ANEW)
         if self._loaded is None or not self._loaded["ended"]:
             return self.epoch, self._loaded
         return None if self._set else (self.epoch + 1, None)

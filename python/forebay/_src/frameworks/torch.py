@@ -14,6 +14,7 @@ from forebay._src.frameworks import for_torch, torch_loaders
 from forebay._src.frameworks.epoch_dataset import EpochDataset, chosen, inner
 from forebay._src.frameworks.torch_device import Mover
 from forebay._src.frameworks.torch_epochs import Here, There
+from forebay._src.frameworks.torch_finish import divided
 from forebay._src.frameworks.torch_together import initialised, together
 from forebay.errors import InvalidPipelineError
 from torch.utils.data import IterableDataset, get_worker_info
@@ -34,8 +35,10 @@ def to_torch(
     columns: str | Iterable[str] | None,
     mover: Mover,
     options: dict[str, Any],
+    *,
+    finishes: bool,
 ) -> TorchDataset:
-    """Returns the result of `Dataset.to_torch`."""
+    """Returns the result of `Dataset.to_torch`; `finishes` says whether the device runs the ops at the end."""
     even = options.get("even")
     mode: Even | None = None
     if isinstance(even, str):
@@ -45,6 +48,8 @@ def to_torch(
     dataset, parts = chosen(dataset, columns, "to_torch")
     for_torch.check_missing(dataset.schema, "to_torch")
     for_torch.check_shapes(dataset.schema, "to_torch")
+    if finishes:
+        dataset, mover.finish = divided(dataset, str(mover.device))
     return TorchDataset(dataset, service, options, mode, mover, parts)
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from forebay._src import arguments
 from forebay._src.frameworks.epoch_dataset import AHEAD_MAX
 from forebay.errors import InvalidPipelineError
+
+if TYPE_CHECKING:
+    from forebay._src.frameworks.torch_finish import Finish
 
 
 class Mover:
@@ -19,8 +22,10 @@ class Mover:
     batch is handed out when the current stream waits for its copy.
     """
 
-    def __init__(self, device: Any, pin: bool | None, prefetch: int) -> None:
-        self.device = None if device is None else _device(device)
+    def __init__(self, device: Any, pin: bool | None, prefetch: int, finish_on: Any = None) -> None:
+        self.device = None if device is None else _device(device, "device")
+        if finish_on is not None:
+            self._set_device_of_finish(_device(finish_on, "finish_on"))
         is_cuda = self.device is not None and self.device.type == "cuda"
         self.pin = is_cuda if pin is None else pin
         if self.pin and not torch.cuda.is_available():
@@ -31,6 +36,17 @@ class Mover:
         self.ahead = most if is_cuda else 0
         self._is_cuda = is_cuda
         self._stream: Any = None
+        #: The ops that run on the device.
+        self.finish: Finish | None = None
+
+    def _set_device_of_finish(self, wanted: Any) -> None:
+        if self.device is None:
+            self.device = wanted
+        same = wanted.index is None or wanted.index == self.device.index
+        if wanted.type != self.device.type or not same:
+            message = f'to_torch: finish_on="{wanted}" is another device than device="{self.device}"'
+            hint = "ops finish where the batches go: leave device= out, or write the same device"
+            raise InvalidPipelineError(message, {"hint": hint})
 
     def moved(self, batches: Iterator[dict[str, Any]], ahead: int, moving: deque[Any]) -> Iterator[dict[str, Any]]:
         """Yields the batches on the device; `moving` holds the batches whose copies have begun."""
@@ -76,7 +92,8 @@ class Mover:
         return batch
 
     def _copied(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return {name: self._one(value) for name, value in batch.items()}
+        moved = {name: self._one(value) for name, value in batch.items()}
+        return moved if self.finish is None else self.finish(moved)
 
     def _one(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -90,10 +107,18 @@ class Mover:
         return {**self.__dict__, "_stream": None}
 
 
-def _device(device: Any) -> Any:
+def _device(device: Any, argument: str) -> Any:
+    """Returns the device of an argument; refuses a CUDA device that this machine has not."""
     try:
-        return torch.device(device)
+        found = torch.device(device)
     except (RuntimeError, TypeError) as error:
         hint = 'write "cuda", "cuda:0" or "cpu", or give a torch.device'
-        message = f"to_torch: device={arguments.shown(device)} is no device"
+        message = f"to_torch: {argument}={arguments.shown(device)} is no device"
         raise InvalidPipelineError(message, {"cause": str(error).splitlines()[0], "hint": hint}) from None
+    count = torch.cuda.device_count()
+    if found.type == "cuda" and (found.index or 0) >= count:
+        message = f'to_torch: {argument}="{found}" is absent: the number of CUDA devices that PyTorch finds is {count}'
+        hint = "devices count from cuda:0; " if count else ""
+        hint += 'write "cpu", or look at torch.cuda.is_available() and CUDA_VISIBLE_DEVICES'
+        raise InvalidPipelineError(message, {"hint": hint})
+    return found

@@ -19,7 +19,7 @@ import pickle
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _MADE = frozenset(
 def name_of_code(
     value: Any,
     local: frozenset[str],
-    pickled: bytes,
+    pickled: Callable[[], bytes],
     modules: dict[str, Module],
     version: str | int | None = None,
 ) -> str:
@@ -62,7 +62,7 @@ def name_of_code(
     Args:
         value: The function or object.
         local: The modules that are pickled by value.
-        pickled: Its pickle, whose hash is the name where something in it cannot be walked.
+        pickled: Makes its pickle without names of files. The hash of it is the name where something cannot be walked.
         modules: The modules that its code imports when it runs.
         version: The version that the user gave.
     """
@@ -70,7 +70,7 @@ def name_of_code(
     try:
         _Walk(digest, local).dump(value)
     except Exception:
-        digest = hashlib.blake2b(pickled, digest_size=32)
+        digest = hashlib.blake2b(pickled(), digest_size=32)
     for name, module in modules.items():
         _Walk(digest, local).dump(("module", name, _code(module.code()), module.values))
     if version is not None:

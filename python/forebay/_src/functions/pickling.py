@@ -37,12 +37,12 @@ def dumps(value: Any, what: str, version: str | int | None = None) -> tuple[byte
         raise InvalidPipelineError(f"{what}: version={version!r} is {type(version).__name__}", {"hint": hint})
     try:
         with _by_value() as local:
-            pickled, functions = _dumps(value, local)
+            pickled, functions = _dumps(value, local, with_files=True)
         modules = imports.imported(
             [(f.__code__, imports.package_of(f.__globals__)) for f in functions],
-            lambda file: not _is_installed(os.path.abspath(file)),
+            lambda file: not is_installed(os.path.abspath(file)),
         )
-        name = name_of_code(value, local, pickled, modules, version)
+        name = name_of_code(value, local, lambda: _without_files(value), modules, version)
         if modules and sum(len(m.source) for m in modules.values()) <= imports.SOURCE_BYTES_MAX:
             pickled = shipping.bundle(pickled, modules)
         return pickled, name
@@ -58,20 +58,38 @@ def dumps(value: Any, what: str, version: str | int | None = None) -> tuple[byte
         raise InvalidPipelineError(f"{what} cannot be pickled{held}", context) from error
 
 
-def _dumps(value: Any, local: frozenset[str]) -> tuple[bytes, list[types.FunctionType]]:
-    """Pickles a value, and returns the functions that travel whole in it."""
+def _dumps(value: Any, local: frozenset[str], with_files: bool) -> tuple[bytes, list[types.FunctionType]]:
+    """Pickles a value, its code with or without the names of its files, and returns the functions that travel whole."""
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:
             if type(obj) is types.FunctionType and not travels_by_name(obj, local):
                 functions.append(obj)
+            if with_files and type(obj) is types.CodeType:
+                return _with_file(obj.co_filename, self.dispatch_table[types.CodeType](obj))
             return super().reducer_override(obj)
 
     functions: list[types.FunctionType] = []
     file = io.BytesIO()
     Pickler(file).dump(value)
     return file.getvalue(), functions
+
+
+#: The name that cloudpickle gives the file of all code.
+_NO_FILE = "<dynamic-code>"
+
+
+def _with_file(file: str, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Puts the name of its file back into pickled code, for tracebacks, warnings and debuggers."""
+    make, arguments = reduced
+    return make, tuple(file if part == _NO_FILE and type(part) is str else part for part in arguments)
+
+
+def _without_files(value: Any) -> bytes:
+    """Pickles a value as `dumps` does, but the same in every folder."""
+    with _by_value() as local:
+        return _dumps(value, local, with_files=False)[0]
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -141,7 +159,7 @@ def _local_modules() -> list[types.ModuleType]:
         and (file := getattr(module, "__file__", None))
         and file.endswith(".py")
         and os.path.isfile(file)
-        and not _is_installed(os.path.abspath(file))
+        and not is_installed(os.path.abspath(file))
     ]
 
 
@@ -154,7 +172,8 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=8192)
-def _is_installed(file: str) -> bool:
+def is_installed(file: str) -> bool:
+    """Returns whether a file lies in a folder of installed packages."""
     return os.path.realpath(file).startswith(_installed_folders()) or "site-packages" in file or "dist-packages" in file
 
 

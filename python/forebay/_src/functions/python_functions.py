@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,9 @@ from forebay._src.expr.expr import Expr
 from forebay._src.functions import pickling
 from forebay._src.site import site
 from forebay.errors import ForebayError, InvalidPipelineError
+
+#: Errors of functions that take the sample for the value of a column.
+_OF_A_DICTIONARY = re.compile(r"raised (?:Type|Attribute)Error: .*\bdict\b")
 
 
 def described(
@@ -79,6 +83,10 @@ def probed(
     except ForebayError as error:
         file, line = site()
         context = {"op": f"{op} ({name})" if name else op, "line": f"{file}:{line}", **error.context}
+        if error.hint is None and _OF_A_DICTIONARY.search(error.message):
+            # The function took its argument for the value of a column.
+            column = next((name for name, *_ in pipeline.schema), "x")
+            context["hint"] = f"the function gets a sample as a dictionary: row[{column!r}] is the value of a column"
         raise type(error)(error.message, context) from None
     found: list[dict[str, Any]] = json.loads(fields)
     return found

@@ -13,6 +13,7 @@ from forebay._src.iteration.iterator import DatasetIterator
 from forebay._src.iteration.lengths import length_of
 from forebay._src.iteration.quarantine import DeadLetters
 from forebay._src.iteration.ranks import warn_of_equal_batches
+from forebay._src.iteration.repeats import THERE, note_start
 from forebay._src.iteration.waits import Waits
 from forebay._src.ops.fact_ops import uncounted
 from forebay._src.service.service import Service, resolve
@@ -53,6 +54,8 @@ class Distributed:
         self.rank_timeout = rank_timeout
         self.coordinated, self.ordered, self.memory = coordinated, ordered, memory
         self.weight, self.priority, self.local = weight, priority, local
+        #: Whether it is intended that another job had the same batches.
+        self._repeats = False
 
     def iter(self) -> DatasetIterator:
         """Starts reading. One process at a time reads as a consumer."""
@@ -149,7 +152,13 @@ class ServiceIteration:
         except ForebayError as error:
             return f"Nothing is known: {error.message}."
 
-    def warn(self) -> None:
-        """Warns of ranks that get the same batches; their numbers differ only where the user wanted it."""
+    def warn(self, from_start: bool) -> None:
+        """Warns of ranks that get the same batches, and of jobs that repeat an epoch.
+
+        The numbers of batches of ranks differ only where the user wanted it.
+        """
         if self.job._given is None:
             warn_of_equal_batches(self.pipeline)
+        if from_start and self.job.epochs == 1 and not self.job._repeats:
+            options = (self.job.seed, self.job._given, self.job.even, self.job.coordinated, self.job.ordered)
+            note_start(self.pipeline, (self._service.address, *options), THERE)

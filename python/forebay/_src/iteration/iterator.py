@@ -52,8 +52,8 @@ class Iteration(Protocol):
     def why(self, waits: Waits, stats: Mapping[str, Any]) -> str:
         """Says in one sentence what holds training back, by its waits and the figures of this process."""
 
-    def warn(self) -> None:
-        """Warns if ranks get the same batches, or unequal numbers of them."""
+    def warn(self, from_start: bool) -> None:
+        """Warns if ranks get the same batches, or unequal numbers of them, or if an epoch repeats."""
 
 
 class DatasetIterator(Iterator[Sample]):
@@ -358,7 +358,7 @@ class DatasetIterator(Iterator[Sample]):
             raise self._lost
         if self._native is None:
             if not self._quiet:
-                self._iteration.warn()
+                self._iteration.warn(self._state is None)
             self._process = _process
             if self._iteration.service is not None:
                 _readers.add(weakref.ref(self, _readers.discard))

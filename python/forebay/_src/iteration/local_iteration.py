@@ -10,6 +10,7 @@ from forebay._src.functions.tolerance import Tolerance
 from forebay._src.iteration.lengths import length_of
 from forebay._src.iteration.quarantine import DeadLetters
 from forebay._src.iteration.ranks import warn_of_ranks
+from forebay._src.iteration.repeats import HERE, note_start
 from forebay._src.iteration.waits import Waits
 from forebay._src.ops.fact_ops import uncounted
 
@@ -22,7 +23,7 @@ class LocalIteration:
         pipeline: _native.Pipeline,
         *,
         seed: int,
-        epoch: int,
+        epoch: int | None,
         epochs: int | None,
         threads: int,
         consumers: tuple[int, int] | None,
@@ -35,7 +36,9 @@ class LocalIteration:
     ) -> None:
         pipeline = pipeline.tolerate(tolerance.on_error)
         self.budget, self.tolerance = tolerance.budget, tolerance
-        self.pipeline, self.seed, self.epoch, self.epochs = pipeline, seed, epoch, epochs
+        self.pipeline, self.seed, self.epoch, self.epochs = pipeline, seed, epoch or 0, epochs
+        #: The epoch that the user gave.
+        self._first = epoch
         self.threads, self._given, self.even, self.executor = threads, consumers, even, executor
         self.coordinated, self.ordered, self.memory = coordinated, ordered, memory
 
@@ -93,6 +96,9 @@ class LocalIteration:
         ops = [(op["op"], op["seconds"]) for op in stats.get("ops", ())]
         return _native.why_in_process(*waits.last_minute(), ops)
 
-    def warn(self) -> None:
-        """Warns of ranks that get the same batches, or unequal numbers of them."""
+    def warn(self, from_start: bool) -> None:
+        """Warns of ranks that get the same batches, or unequal numbers of them, and of an epoch that repeats."""
         warn_of_ranks(self.pipeline, self._given, self.even, self.coordinated, self.epochs)
+        if from_start and self._first is None and self.epochs in (1, None):
+            options = (self.seed, self.epochs, self.threads, self._given, self.even, self.executor, self.memory)
+            note_start(self.pipeline, (*options, self.coordinated, self.ordered, self.tolerance.on_error), HERE)

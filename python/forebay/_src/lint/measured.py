@@ -67,7 +67,7 @@ def measure(dataset: Dataset, written: Written) -> Measured | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dataset = beginning(dataset, ROWS_MAX) if any(step.kind in _DROP for step in written.steps) else dataset
-        batches = dataset.iter(consumers=(0, 1), on_error="skip", error_budget=1.0)
+        batches = dataset.iter(epoch=0, consumers=(0, 1), on_error="skip", error_budget=1.0)
         with ended(batches, FIRST_SECONDS):
             first = next(batches, None)
             if first is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 from forebay._src import arguments
+from forebay._src.iteration.repeats import note_loader
 from forebay._src.ops.order_ops import OrderOps
 from forebay._src.usage import explained
 from forebay.errors import ForebayError, InvalidPipelineError
@@ -62,7 +63,8 @@ class AccessOps(OrderOps):
         if place < 0:
             place += self._count(f"ds[{place}]")
         if 0 <= place < 2**63:
-            with self._part(f"ds[{key}]", place, 1).iter(threads=1, consumers=(0, 1)) as items:
+            note_loader(self._pipeline)
+            with self._part(f"ds[{key}]", place, 1).iter(epoch=0, threads=1, consumers=(0, 1)) as items:
                 for item in items:
                     return item
         raise IndexError(f"this dataset has no sample or batch {int(key.__index__())}")

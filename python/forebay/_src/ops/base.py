@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from forebay import _native
 from forebay._src import arguments, native_json
+from forebay._src.random_ops import is_random_op
 from forebay._src.site import site
 from forebay.errors import InvalidPipelineError
 
@@ -71,24 +72,11 @@ def _check_columns(op: dict[str, Any]) -> None:
         hint = "give its name as a string"
         if isinstance(value, (list, tuple, set, frozenset)):
             hint = "write the op once for each column"
-            if _is_random(_name(op)):
+            if _name(op) == "resize":
+                hint += '; a mask of classes keeps its numbers if annotate("image", masks="mask") is before the op'
+            if is_random_op(_name(op)):
                 hint = (
                     "each column would be changed by a draw of its own, so an image and its mask would not agree: "
                     'declare what belongs to the image, annotate("image", masks="mask"), and write the op for the image'
                 )
         raise InvalidPipelineError(what, {"hint": hint})
-
-
-def _is_random(name: str) -> bool:
-    others = (
-        "color_jitter",
-        "gaussian_blur",
-        "gaussian_noise",
-        "aug_mix",
-        "auto_augment",
-        "trivial_augment",
-        "mixup",
-        "cutmix",
-        "spec_augment",
-    )
-    return name.startswith("rand") or name in others

@@ -36,7 +36,7 @@ class IterationOps(FactOps):
         """
         from forebay._src.show import line
 
-        with self.iter(threads=1, consumers=(0, 1)) as batches:
+        with self.iter(epoch=0, threads=1, consumers=(0, 1)) as batches:
             for _, batch in zip(range(n), batches, strict=False):
                 print(line(batch))
 
@@ -45,7 +45,7 @@ class IterationOps(FactOps):
         self,
         *,
         seed: int = 0,
-        epoch: int = 0,
+        epoch: int | None = None,
         epochs: int | None = 1,
         threads: int = 0,
         consumers: tuple[int, int] | None = None,
@@ -63,7 +63,8 @@ class IterationOps(FactOps):
 
         Args:
             seed: The seed of all random choices.
-            epoch: The first epoch.
+            epoch: The first epoch. Default: 0, with a `RepeatedEpochWarning` where a line of a program begins it again
+                and the epochs of this dataset differ, as in a loop over epochs that forgot `epoch=`.
             epochs: The number of epochs; `None` for ever.
             threads: Threads that compute; 0 is one for each core. The stream does not depend on it.
             consumers: This consumer's index and the number of consumers, `(index, count)`. No batch goes to two of
@@ -109,7 +110,7 @@ class IterationOps(FactOps):
         """
         if executor not in ("thread", "process"):
             raise InvalidPipelineError(f"iter: unknown executor {executor!r}", {"hint": "use 'thread' or 'process'"})
-        first = arguments.whole(epoch, "iter", "epoch", 0)
+        first = None if epoch is None else arguments.whole(epoch, "iter", "epoch", 0)
         iteration = LocalIteration(
             reordered(self._pipeline, order, "iter"),
             seed=arguments.seed(seed, "iter"),
@@ -124,7 +125,7 @@ class IterationOps(FactOps):
             tolerance=Tolerance.of("iter", on_error, error_budget, quarantine),
             memory=arguments.amount(memory, "iter", "memory"),
         )
-        return DatasetIterator(iteration, first)
+        return DatasetIterator(iteration, first or 0)
 
     def __iter__(self) -> DatasetIterator:
         """Iterates over the first epoch with seed 0, as `iter()`."""
@@ -287,8 +288,10 @@ class IterationOps(FactOps):
         Tolerance.of("save", on_error, error_budget, quarantine)
         arguments.whole(threads, "save", "threads", 0, 4096)
         if service is None:
-            iterator = self.iter(threads=threads, **first, **failing)  # type: ignore[arg-type]
+            iterator = self.iter(epoch=0, threads=threads, **first, **failing)  # type: ignore[arg-type]
         else:
             name = job or f"save-{self.dataset_id[:12]}-{seed}"
-            iterator = self.distribute(service, job=name, **first, **failing).iter()  # type: ignore[arg-type]
+            distributed = self.distribute(service, job=name, **first, **failing)  # type: ignore[arg-type]
+            distributed._repeats = True
+            iterator = distributed.iter()
         return saving.write(self._pipeline.tolerate(on_error), iterator, folder, files)

@@ -219,7 +219,7 @@ def _read(dataset: Any, op: str) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {column: [] for column, *_ in dataset._pipeline.schema}
     rows = size = 0
     batched = dataset if dataset._pipeline.batch_size is not None else dataset.batch(_BATCH)
-    with batched.iter(seed=0, epochs=1, consumers=(0, 1)) as batches:
+    with batched.iter(seed=0, epoch=0, consumers=(0, 1)) as batches:
         for batch in batches:
             for column, values in batch.items():
                 found = values.tolist()

@@ -100,7 +100,9 @@ class ManyOps(Base):
     def unbatch(self, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Makes a sample of each step of the first dimension of all columns, as tf.data's `unbatch`.
 
-        For sources whose samples are batches: all columns are tensors with equal first dimensions.
+        For sources whose samples are batches: all columns are tensors with equal first dimensions. It does not undo
+        `batch`, which is the last op on samples: where `batch(n).map(fn).unbatch()` makes a function work on many
+        samples at once in tf.data, `map(fn, batched=True)` does so here.
 
         >>> import numpy as np
         >>> import forebay as fb
@@ -111,8 +113,11 @@ class ManyOps(Base):
         [0, 1, 2, 3, 4, 5]
         """
         if self._pipeline.batch_size is not None:
-            hint = {"hint": "leave batch out: samples come one by one without it"}
-            raise InvalidPipelineError("unbatch comes after batch", hint)
+            hint = (
+                "leave batch and unbatch out: samples come one by one without them. A function of many samples at once "
+                "is map(fn, batched=True) before batch; one that returns another number of samples is flat_map(fn)"
+            )
+            raise InvalidPipelineError("unbatch comes after batch", {"hint": hint})
         return self.explode(
             [column for column, *_ in self._pipeline.schema], keep_position=keep_position, name=name or "unbatch"
         )

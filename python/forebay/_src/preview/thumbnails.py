@@ -132,7 +132,7 @@ def _decoded(value: bytes) -> Array | None:
 
     try:
         ds = forebay.from_dict({"image": [value]}).decode_image("image", mode="RGB")
-        (row,) = ds.iter(threads=1, consumers=(0, 1))
+        (row,) = ds.iter(epoch=0, threads=1, consumers=(0, 1))
     except (ForebayError, ValueError):
         return None
     return pixels(row["image"])

@@ -22,7 +22,7 @@ from forebay._src.functions import pickling
 from forebay._src.iteration import saving
 from forebay._src.schema import to_fields
 from forebay._src.site import site
-from forebay._src.sources import adapters, hub
+from forebay._src.sources import adapters, folder_layout, hub
 from forebay._src.usage import COMPRESSION, CREDENTIALS, THREADS, explained
 from forebay.errors import DataError, ForebayError, InvalidPipelineError
 
@@ -39,8 +39,18 @@ def from_image_folder(root: PathLike) -> Dataset:
 
     Images are the files that end in jpg, jpeg, png, webp, bmp, gif, tif, tiff or ppm, in any case. `decode_image` reads
     JPEG, PNG and WebP: for the others use `map` with your own decoder, such as Pillow, or convert them once.
+
+    Where folders of this machine are splits (`train`, `val`, `test`, … with the folders of classes in them), name one
+    of them. A `metadata.csv` beside the images, as Hugging Face's `imagefolder` reads it, is not read: a warning says
+    how to join it.
+
+    Raises:
+        InvalidPipelineError: The folders of this folder are splits.
+        MissingFileError: There is no such folder, or no image in a class folder.
     """
-    return _files("from_image_folder", source="image_folder", root=arguments.path(root, "from_image_folder"))
+    folder = arguments.path(root, "from_image_folder")
+    folder_layout.check(folder)
+    return _files("from_image_folder", source="image_folder", root=folder)
 
 
 def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Dataset:
@@ -287,6 +297,7 @@ def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Data
         raise DataError(error.message, {**error.context, "hint": hint}) from None
 
 
+@explained("write from_numpy({'x': x, 'y': y}): a dictionary of arrays")
 def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
     """Arrays with the samples first; they travel with the pipeline.
 

@@ -12,8 +12,8 @@ use forebay_proto::{
     ConsumerHeartbeat, JobKey, JobOps, Lease, LostSample, OpSpent, Spent, WorkerHeartbeat, consumer_event, worker_event,
 };
 
+use crate::actor::outbox::Outbox;
 use crate::options::Timing;
-use crate::outbox::Outbox;
 use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
 use crate::state::leases::grants::hints::GrantHint;
 use crate::state::{Arrival, Attachment, Effect, Input, SessionId, State, WorkerType};

@@ -4,25 +4,10 @@
 //! augmentation of one sample come from one stream in a fixed order, the coin of `p` first, so that no other code
 //! shifts them.
 
-mod aug_mix;
-mod auto_augment;
-mod color_jitter;
-mod gaussian_blur;
-mod gaussian_noise;
-mod operations;
-mod rand_augment;
-mod random_adjust_sharpness;
-mod random_affine;
-mod random_autocontrast;
-mod random_channel_permutation;
-mod random_equalize;
+mod colors;
+mod geometry;
+mod policies;
 mod random_erasing;
-mod random_invert;
-mod random_perspective;
-mod random_posterize;
-mod random_rotation;
-mod random_solarize;
-mod trivial_augment;
 
 use std::fmt::Debug;
 use std::sync::Arc;

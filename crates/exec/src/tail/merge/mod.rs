@@ -4,6 +4,7 @@
 //! | module | |
 //! |---|---|
 //! | `batches` | makes batches of pending rows, and delivers them |
+//! | `passage` | runs the ops on the rows of a chunk |
 //! | `pending` | the rows that wait for their batch to be full |
 //!
 //! The same code merges the splits of this process and those of a service, so both give the same batches.
@@ -15,6 +16,7 @@
 //! number of batches before it where `take` or `skip` counts them.
 
 mod batches;
+mod passage;
 mod pending;
 
 use std::collections::VecDeque;
@@ -22,14 +24,13 @@ use std::sync::Arc;
 
 use forebay_core::{ChunkPlace, ConsumerIndex, Epoch, Ordinal, Result, Track, tracer};
 use forebay_data::Chunk;
-use forebay_plan::{Batching, OnError, Op, TailStep};
+use forebay_plan::{Batching, Op, TailStep};
 
 use crate::executable::Executable;
 use crate::ops::compiled_op::CompiledOp;
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::OpSlot;
 use crate::profile::span_log::SpanLog;
-use crate::skip::isolation::Isolation;
 use crate::skip::known_skips::KnownSkips;
 use crate::skip::skip_log::{Budget, SkipLog, SkippedSample};
 use crate::tail::bucket::Bucketer;
@@ -38,7 +39,7 @@ use crate::tail::delivery::Delivery;
 use crate::tail::empty_cycle::EmptyCycle;
 use crate::tail::merge::pending::PendingRows;
 use crate::tail::pack::Packer;
-use crate::tail::position::{MixPosition, Position, Unpacked};
+use crate::tail::position::{MixPosition, Position};
 use crate::tail::replay::Replay;
 use crate::tail::stream_ops::{StreamChain, StreamOp};
 
@@ -299,84 +300,6 @@ impl Merge {
         self.next.end_split(split, chunks);
     }
 
-    fn begin_metering(&mut self) {
-        if !self.executable.stages().tail.is_empty() {
-            self.executable.meter().begin(&mut self.scratch.tally);
-        }
-    }
-
-    fn end_metering(&mut self) {
-        if !self.executable.stages().tail.is_empty() {
-            self.executable.meter().end(&mut self.scratch.tally);
-        }
-    }
-
-    /// Runs the ops on rows as they come. Counts the samples that these ops skip, and the skipped samples that the
-    /// chunk lists. `comes_again`: the saved run may have delivered rows of this chunk.
-    fn pass(&mut self, chunk: Chunk, at: (Epoch, u64), comes_again: bool) -> Result<Chunk> {
-        let executable = self.executable.clone();
-        let locate = |e| executable.locate(e);
-        let mut isolation = Isolation::new(executable.on_error(), &locate);
-        let (rows, mut losses) = (chunk.num_rows(), chunk.losses().to_vec());
-        let chunk = self.before.run(chunk, &executable, &mut isolation, &mut self.scratch)?;
-        losses.extend(isolation.into_losses());
-        if comes_again {
-            self.replay.check(at.0, &losses)?;
-        }
-        let plan = executable.plan();
-        let expected = plan.rows().map(|rows| rows.div_ceil(plan.sharding().parts()));
-        // Positions of pipelines that skip no sample stay short.
-        let rows = if executable.on_error().is_tolerant() { rows } else { 0 };
-        self.skips.count(at, rows, losses, expected)?;
-        Ok(chunk)
-    }
-
-    /// Cuts off the rows after the share that all consumers get.
-    fn within_share(&self, split: u64, index: u64, chunk: Chunk) -> Chunk {
-        let Some(share) = self.share else { return chunk };
-        let sizing = self.executable.plan().sizing();
-        let left = share.saturating_sub(sizing.first_unit(split, index)).saturating_mul(sizing.unit_rows);
-        let rows = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.num_rows());
-        // All losses stay: it is unknown on which side of the cut their rows would be.
-        let losses = chunk.losses().to_vec();
-        chunk.slice(0, rows).with_losses(losses)
-    }
-
-    /// Takes the rows that are packed so far.
-    fn pack(&mut self, last: bool) -> Result<()> {
-        let start = self.held_from();
-        let Some(packer) = &mut self.packer else { return Ok(()) };
-        let span = self.scratch.tally.start();
-        let packed = packer.pack(last)?;
-        self.packing.iter().for_each(|slot| self.scratch.tally.gave_out(*slot, span, packed.as_ref()));
-        match (packed, start) {
-            (Some(packed), Some(start)) => self.accept(packed, start),
-            _ => Ok(()),
-        }
-    }
-
-    /// Accepts the next rows; replaying from `start` yields them first.
-    fn accept(&mut self, chunk: Chunk, mut start: Position) -> Result<()> {
-        // A packed row holds many samples, so it is never skipped.
-        let locate = |e| e;
-        let mut isolation = Isolation::new(OnError::Raise, &locate);
-        let mut chunk = self.between.run(chunk, &self.executable, &mut isolation, &mut self.scratch)?;
-        self.satisfied = self.is_full();
-        let discard = std::mem::take(&mut self.discard).min(chunk.num_rows() as u64);
-        if discard > 0 {
-            chunk = chunk.slice(discard as usize, chunk.num_rows() - discard as usize);
-            start.rows = discard;
-        }
-        if let Some(bucketer) = &mut self.bucketer {
-            let (span, rows) = (self.scratch.tally.start(), chunk.clone());
-            bucketer.hold(chunk, start)?;
-            self.grouping.iter().for_each(|slot| self.scratch.tally.took_in(*slot, span, &rows));
-            return Ok(());
-        }
-        self.pending.push(chunk, start);
-        Ok(())
-    }
-
     /// Ends the epoch after its last split was pushed, or when no more rows are needed: makes a short last batch, and
     /// begins the next epoch.
     ///
@@ -427,33 +350,5 @@ impl Merge {
     /// needed.
     pub fn is_satisfied(&self) -> bool {
         self.satisfied
-    }
-
-    fn is_full(&self) -> bool {
-        let sizing = self.executable.plan().sizing();
-        let passed = || sizing.first_unit(self.next.split, self.next.chunk);
-        let is_taken = self.before.is_full() || self.between.is_full() || self.chosen.is_full();
-        is_taken || self.share.is_some_and(|share| passed() >= share)
-    }
-
-    /// Returns the counters of the ops; empty where no op counts.
-    fn counters_out(&self) -> Vec<u64> {
-        if !self.before.counts() && !self.between.counts() {
-            return Vec::new();
-        }
-        self.before.counters.iter().chain(&self.between.counters).copied().collect()
-    }
-
-    /// Returns the position of the first token that the packer holds. Ops before packing counted up to its chunk; ops
-    /// after packing continue from their current counters.
-    fn held_from(&self) -> Option<Position> {
-        let (at, unpacked) = self.packer.as_ref()?.start()?;
-        let mut start = Position { unpacked: (unpacked != Unpacked::default()).then_some(unpacked), ..at.clone() };
-        // There are none where no op counts.
-        if !start.counters.is_empty() {
-            start.counters.truncate(self.before.counters.len());
-            start.counters.extend(&self.between.counters);
-        }
-        Some(start)
     }
 }

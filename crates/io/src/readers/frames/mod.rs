@@ -17,9 +17,9 @@ use forebay_core::{Epoch, Error, Fault, Result, SampleId};
 use forebay_data::{Chunk, Kind, Loss, RowId, Schema};
 use forebay_plan::LaneWindow;
 
-use super::piece::Piece;
-use super::pieces::{self, Layout};
-use super::pool::Pool;
+use super::bytes::piece::Piece;
+use super::bytes::pieces::{self, Layout};
+use super::bytes::pool::Pool;
 use super::reader::{Chunks, Place, Reader, WindowAnnouncement, block_ids, check, ids, stream_counted};
 use super::windows::{Windows, offset_of};
 use crate::columns::binary;

@@ -8,7 +8,7 @@ use super::format::Format;
 use super::run::Run;
 use super::walk::Walk;
 use crate::formats::{lines, tfrecord};
-use crate::readers::pool::Pool;
+use crate::readers::bytes::pool::Pool;
 use crate::readers::windows::{Sequential, offset_of, position, sample_at};
 use crate::store::{CodecOf, Forward};
 

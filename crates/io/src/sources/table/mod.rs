@@ -1,8 +1,10 @@
 //! Files with columns (Parquet, Arrow): picks the columns of the files and of their paths that make one table.
 
+pub(super) mod arrow;
 pub(crate) mod filtered;
 mod merged;
 pub(crate) mod missing;
+pub(super) mod parquet;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use super::draft::Together;
 use super::format::Opening;
 use super::look_up::exists;
 use crate::Progress;
-use crate::formats::arrow;
+use crate::formats;
 use crate::formats::grouped::Grouped;
 use crate::index::{Inner, Layout};
 use crate::open_found::open_found as open;
@@ -91,7 +93,7 @@ impl TableFiles {
     /// As [`TableFiles::columns`] and [`Merging::check`].
     pub(crate) fn merged(
         &self,
-        look: impl Fn(Arc<Object>) -> Result<Vec<arrow::Found>> + Sync,
+        look: impl Fn(Arc<Object>) -> Result<Vec<formats::arrow::Found>> + Sync,
         columns: Option<Vec<String>>,
         nullable: Option<Vec<String>>,
         near: Option<&dyn ReadThrough>,

@@ -8,7 +8,7 @@ use forebay_core::Result;
 use forebay_data::{Field, Kind, Schema};
 
 use super::annotations::Annotations;
-use super::direction::Direction;
+use super::geometry::Direction;
 use crate::ops::access::Access;
 use crate::ops::spec::{About, Class, Names, OpSpec};
 

@@ -1,0 +1,124 @@
+//! A split goes to the worker that has its rows from the epoch before, if that has room; otherwise to another one.
+
+use forebay_plan::{Graph, Node, Op, Source};
+
+use crate::state::leases::grants::grant::LOOKAHEAD;
+use crate::state::tests::*;
+
+const SPLITS: u64 = 40;
+
+/// A job that is read, and two workers.
+struct Epochs {
+    world: World,
+    key: ConsumerKey,
+    session: SessionId,
+}
+
+impl Epochs {
+    fn new(ops: &[Op], window: u32) -> Self {
+        Self::over(Source::Range { start: 0, stop: 900, step: 1 }, ops, (String::new(), String::new()), window)
+    }
+
+    /// Over a source with this extent and these sizes.
+    fn over(source: Source, ops: &[Op], (extent, sizing): (String, String), window: u32) -> Self {
+        let mut world = World::new();
+        (0..2).for_each(|worker| world.hello(worker));
+        let graph = Graph::new(source, None).expect("a source");
+        let graph = ops.iter().try_fold(graph, |graph, op| graph.then(Node::new(op.clone()))).expect("legal");
+        let (graph, name) = (graph.to_json(), "epochs".to_owned());
+        let record = JobRecord { graph, extent, sizing, epochs: 3, name, ..record(TWIN_OF) };
+        let mut out = Vec::new();
+        let id =
+            world.state.create(world.now, record, &[Some(SPLITS)], Quota::default(), &mut out).expect("a new name").id;
+        world.take(out);
+        let (session, key) = (world.session(), (id, 0));
+        world.input(Input::Attach(Attachment { window, ..attachment(session, key) }));
+        Self { world, key, session }
+    }
+
+    /// A worker requests splits; returns the splits of an epoch that it then holds.
+    fn want(&mut self, worker: usize, splits: u32, epoch: u64) -> Vec<u64> {
+        let session = self.world.workers[worker].session.expect("connected");
+        self.world.input(Input::Want { session, splits });
+        self.world.flush();
+        let (leases, _) = self.world.state.leases.held(self.key);
+        let own = leases.iter().filter(|(p, holder, _)| p.epoch == epoch && *holder == WorkerId(worker as u128 + 1));
+        own.map(|(p, ..)| p.ordinal).collect()
+    }
+
+    fn ack(&mut self, epoch: u64, ordinal: u64) {
+        self.world.input(Input::Ack { session: self.session, position: Position::new(epoch, ordinal) });
+    }
+
+    /// The first epoch: the workers get every other split.
+    fn first(&mut self) {
+        for ordinal in 0..SPLITS {
+            self.want(ordinal as usize % 2, 1, 0);
+            self.ack(0, ordinal + 1);
+        }
+    }
+}
+
+#[test]
+fn each_worker_gets_what_it_had_in_the_epoch_before() {
+    let mut epochs = Epochs::new(&[], 4);
+    epochs.first();
+    assert_eq!(epochs.want(1, 2, 1), [1, 3]);
+    assert_eq!(epochs.want(0, 2, 1), [0, 2]);
+    epochs.ack(1, 4);
+    // A worker without room delays no split.
+    assert_eq!(epochs.want(0, 4, 1), [4, 5, 6, 7]);
+}
+
+#[test]
+fn with_a_shuffle_and_after_a_worker_is_gone_the_first_goes_first() {
+    let mut shuffled = Epochs::new(&[Op::SHUFFLE], 4);
+    shuffled.first();
+    assert_eq!(shuffled.want(1, 2, 1), [0, 1]);
+    let mut epochs = Epochs::new(&[], 4);
+    epochs.first();
+    let session = epochs.world.workers[0].session.expect("connected");
+    epochs.world.input(Input::Leaving { session });
+    epochs.world.input(Input::WorkerGone { session });
+    assert_eq!(epochs.want(1, 1, 1), [1], "what it has itself");
+    assert_eq!(epochs.want(1, 2, 1), [0, 1, 3]);
+}
+
+#[test]
+fn of_a_job_that_nobody_reads_any_more_no_affinities_are_kept() {
+    let mut epochs = Epochs::new(&[], 4);
+    epochs.first();
+    epochs.world.input(Input::ConsumerGone { session: epochs.session });
+    let homes = |epochs: &Epochs| epochs.world.state.leases.affinities(epochs.key, SPLITS);
+    assert_eq!(homes(&epochs), SPLITS as usize, "it may come back");
+    epochs.world.pass(Duration::from_secs(12), None);
+    assert_eq!(homes(&epochs), 0);
+}
+
+#[test]
+fn a_split_is_passed_over_by_few_others() {
+    let mut epochs = Epochs::new(&[], SPLITS as u32);
+    epochs.first();
+    let got = epochs.want(1, LOOKAHEAD as u32 / 2 + 1, 1);
+    let own: Vec<u64> = (0..LOOKAHEAD as u64).filter(|ordinal| ordinal % 2 == 1).collect();
+    assert_eq!(got, [&[0], &own[..]].concat(), "then the first is given to whoever has room");
+}
+
+/// Windows that are read by lanes: four groups of lanes, of 256 files.
+#[test]
+fn a_window_goes_to_the_worker_that_read_the_one_before_it() {
+    let source = Source::Text { paths: vec!["s3://texts/*".to_owned()] };
+    let extent = r#"{"rows": null, "blocks": 256, "bytes": 68719476736}"#.to_owned();
+    let sizing = r#"{"unit_rows": 0, "morsel_units": 1, "split_units": 1, "window_bytes": 67108864}"#.to_owned();
+    let mut epochs = Epochs::over(source, &[Op::SHUFFLE], (extent, sizing), 8);
+    for ordinal in 0..4 {
+        epochs.want(ordinal as usize % 2, 1, 0);
+        epochs.ack(0, ordinal + 1);
+    }
+    assert_eq!(epochs.want(1, 2, 0), [5, 7]);
+    assert_eq!(epochs.want(0, 2, 0), [4, 6]);
+    let session = epochs.world.workers[0].session.expect("connected");
+    epochs.world.input(Input::Leaving { session });
+    epochs.world.input(Input::WorkerGone { session });
+    assert_eq!(epochs.want(1, 1, 0), [4, 5, 7], "the first window, since no worker reads its group");
+}

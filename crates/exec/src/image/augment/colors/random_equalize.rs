@@ -1,0 +1,18 @@
+//! The draw of `random_equalize`: only the coin.
+
+use forebay_core::Result;
+use forebay_core::rng::SampleRng;
+use forebay_plan::ops::RandomEqualize;
+
+use crate::image::augment::{Draws, Edits};
+use crate::image::edit::{Edit, Recolour};
+
+impl Draws for RandomEqualize {
+    fn probability(&self) -> f64 {
+        self.probability
+    }
+
+    fn draw(&self, _size: (usize, usize), _rng: &mut SampleRng, edit: Edits<'_>) -> Result<()> {
+        edit(Edit::Recolour(Recolour::Equalize))
+    }
+}

@@ -1,0 +1,5 @@
+//! Changes of the places of pixels.
+
+mod random_affine;
+mod random_perspective;
+mod random_rotation;

@@ -1,0 +1,355 @@
+//! `Parquet` and `Arrow`: a group of rows is a block, decoded once and kept while the memory suffices. Threads that
+//! want the same group divide its columns, where columns are read one by one.
+
+mod group;
+mod packed;
+mod parts;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::ArrayRef;
+use arrow_data::ArrayData;
+use forebay_core::{Epoch, Error, Result};
+use forebay_data::{Chunk, Field, Loss, Memory, RowId, Schema};
+use forebay_plan::Merged;
+
+use super::blocks::Blocks;
+use super::bytes::lru::Lru;
+use super::bytes::pool::Pool;
+use super::reader::{Chunks, Place, Reader, block_ids, check, ids};
+use crate::formats::arrow::{self, Column};
+use crate::formats::grouped::Grouped;
+use crate::rows;
+use group::{Decoded, Group};
+use packed::Layout;
+use parts::{BATCH_ROWS_MAX, Part, Parts, located, short};
+
+/// The most footers that a reader keeps.
+const FOOTERS_MAX: usize = 256;
+
+/// The groups whose rows are read.
+type GroupsInUse = Vec<Arc<Group<Part>>>;
+
+pub(crate) struct Groups<F> {
+    pub(super) schema: Arc<Schema>,
+    merged: Option<Merged>,
+    pub(super) pool: Pool,
+    footers: Mutex<Lru<Arc<F>>>,
+    groups: Mutex<Lru<Arc<Group<Part>>>>,
+    /// The most bytes of a group so far.
+    largest: AtomicUsize,
+    /// How groups are packed, if a shuffle is over windows. The weight of a kept group is then its rows, otherwise its
+    /// bytes.
+    pub(super) layout: Option<Layout>,
+    /// Where packed rows are allocated, and the columns made of them.
+    pub(super) memory: Memory,
+}
+
+impl<F: Grouped> Groups<F> {
+    /// A shuffle over windows decodes each group once only if the reader keeps the groups of two windows: the one that
+    /// threads finish, and the one that they begin. So the bound is in rows, which the plan knows exactly, and not in
+    /// bytes. Without windows the bound is that of the pool; a single larger group is kept while it is in use.
+    pub(crate) fn new(schema: Arc<Schema>, merged: Option<Merged>, pool: Pool, window_rows: u64) -> Self {
+        let layout = (window_rows > 0).then(|| Layout::new(schema.fields()));
+        let largest = || pool.index.block_starts().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+        let kept = match &layout {
+            Some(_) => window_rows.max(largest()).saturating_mul(2) as usize,
+            None => pool.budget.decoded(),
+        };
+        let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(kept)));
+        let memory = layout.as_ref().map_or_else(Memory::default, |_| Memory::reused());
+        Self { schema, merged, pool, footers, groups, largest: AtomicUsize::new(0), layout, memory }
+    }
+
+    pub(super) fn file(&self, file: usize) -> Result<Arc<F>> {
+        if let Some(footer) = self.footers.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64) {
+            return Ok(footer);
+        }
+        let wanted = self.schema.fields();
+        let footer = Arc::new(F::open(
+            self.pool.get(file)?,
+            self.pool.index.inner().tables.get(file).map(|table| &**table),
+            wanted,
+        )?);
+        arrow::check(footer.schema(), wanted, self.merged.is_some(), self.uri(file))?;
+        match &self.merged {
+            Some(merged) => arrow::check_times(merged, footer.schema(), wanted, self.uri(file))?,
+            None if file > 0 && wanted.iter().any(arrow::may_be_time) => {
+                arrow::check_time(self.file(0)?.schema(), footer.schema(), wanted, self.uri(file))?;
+            }
+            None => {}
+        }
+        self.footers.lock().unwrap_or_else(PoisonError::into_inner).put(file as u64, 1, footer.clone());
+        Ok(footer)
+    }
+
+    pub(super) fn uri(&self, file: usize) -> &str {
+        self.pool.index.inner().uris.get(file).map_or("", |u| u)
+    }
+
+    /// Returns the number of rows of a block by the index.
+    fn block_len(&self, block: u64) -> Result<usize> {
+        let rows =
+            self.pool.index.block_rows(block).ok_or_else(|| Error::internal(format!("there is no block {block}")))?;
+        Ok((rows.end - rows.start) as usize)
+    }
+
+    /// Returns decoded blocks. A thread begins the next block before other threads have finished this one.
+    fn groups(&self, blocks: &[u64]) -> Result<(GroupsInUse, Vec<Arc<Decoded>>)> {
+        if self.schema.fields().is_empty() {
+            return Ok((Vec::new(), vec![Arc::default(); blocks.len()]));
+        }
+        let groups: Vec<_> = blocks.iter().map(|&block| self.group(block)).collect();
+        for (&block, group) in blocks.iter().zip(&groups) {
+            self.help(block, group)?;
+        }
+        let decoded = groups.iter().map(|group| group.wait()).collect::<Result<_>>()?;
+        Ok((groups, decoded))
+    }
+
+    fn group(&self, block: u64) -> Arc<Group<Part>> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.get(block).unwrap_or_else(|| {
+            let group = Arc::<Group<Part>>::default();
+            groups.put(block, 0, group.clone());
+            group
+        })
+    }
+
+    fn help(&self, block: u64, group: &Arc<Group<Part>>) -> Result<()> {
+        let parts = Parts { of: self, block, rows: self.block_len(block)? };
+        if !group.help(parts.count(), |part| parts.decode(part), |decoded| parts.join(decoded)) {
+            return Ok(());
+        }
+        // The next thread that requests a failed group decodes it again.
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let weight = |decoded: Arc<Decoded>| match &self.layout {
+            Some(_) => parts.rows,
+            None => memory_of(&decoded.columns),
+        };
+        match group.wait().map(weight) {
+            Ok(weight) => {
+                self.largest.fetch_max(weight, Relaxed);
+                groups.put(block, weight, group.clone());
+            }
+            Err(_) => groups.remove(block),
+        }
+        Ok(())
+    }
+
+    /// Returns the columns of some rows. Each row is a pair: its group's index in `groups`, and its place in that group.
+    fn take(&self, groups: &[Arc<Decoded>], rows: &[(usize, usize)]) -> Result<Vec<ArrayRef>> {
+        let fields = self.schema.fields();
+        let packed: Vec<_> = groups.iter().filter_map(|group| group.packed.as_ref()).collect();
+        let packed = match &self.layout {
+            Some(layout) => layout.take(fields, &packed, rows, &self.memory)?,
+            None => vec![None; fields.len()],
+        };
+        let column = |((i, field), packed): ((usize, &Field), Option<ArrayRef>)| match packed {
+            Some(column) => Ok(column),
+            None => {
+                let parts: Vec<_> = groups.iter().map(|group| &group.columns[i].values).collect();
+                rows::interleave(&field.kind, &parts, rows, &Memory::default())
+            }
+        };
+        fields.iter().enumerate().zip(packed).map(column).collect()
+    }
+
+    /// Returns how many of the first rows are in groups that are already decoded; all rows, if no shuffle is over
+    /// windows.
+    fn at_hand(&self, ids: &[RowId], blocks: &Blocks) -> usize {
+        if self.layout.is_none() {
+            return ids.len();
+        }
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_decoded = |block: &u64| groups.get(*block).is_some_and(|group| group.is_decoded());
+        let decoded: Vec<bool> = blocks.numbers.iter().map(is_decoded).collect();
+        let missing = decoded.contains(&false).then(|| ids.iter().position(|id| !decoded[blocks.place(*id)]));
+        missing.flatten().unwrap_or(ids.len())
+    }
+
+    /// Says whether blocks exceed the memory for decoded groups, by the largest size so far; before the first, by their
+    /// part of the files.
+    fn exceeds_budget(&self, blocks: &Blocks) -> bool {
+        let index = &self.pool.index;
+        let stored = index.bytes() / index.blocks().max(1);
+        let one = self.largest.load(Relaxed).max(usize::try_from(stored).unwrap_or(usize::MAX));
+        self.layout.is_none()
+            && blocks.numbers.len() > 1
+            && one.saturating_mul(blocks.numbers.len()) > self.pool.budget.decoded()
+    }
+
+    /// Returns rows of blocks that are decoded one after another, so that at most one of them is in use.
+    fn one_by_one(&self, ids: &Arc<[RowId]>, blocks: &Blocks) -> Result<Chunk> {
+        let mut places: Vec<u32> = (0..ids.len() as u32).collect();
+        let block = |place: &u32| blocks.place(ids[*place as usize]);
+        places.sort_by_key(block);
+        let of_block = |places: &[u32]| {
+            let ids: Arc<[RowId]> = places.iter().map(|place| ids[*place as usize]).collect();
+            self.chunk(ids.clone(), &Blocks::of(&ids))
+        };
+        let sorted = places.chunk_by(|a, b| block(a) == block(b)).map(of_block).collect::<Result<Vec<_>>>()?;
+        let mut back = vec![0; places.len()];
+        (0..).zip(&places).for_each(|(at, place)| back[*place as usize] = at);
+        Chunk::concat(&sorted)?.take(&back)
+    }
+
+    /// Takes the rows of the window that ends, and drops it before the next one is decoded, which reuses its memory.
+    fn in_two(&self, ends: &[RowId], begins: &[RowId]) -> Result<Chunk> {
+        let chunk = |ids: &[RowId]| self.chunk(ids.into(), &Blocks::of(ids));
+        Chunk::concat(&[chunk(ends)?, chunk(begins)?])
+    }
+
+    /// Returns rows of these blocks.
+    fn chunk(&self, ids: Arc<[RowId]>, blocks: &Blocks) -> Result<Chunk> {
+        let (begun, groups) = self.groups(&blocks.numbers)?;
+        let lack = |id: &RowId| self.lack(&groups[blocks.place(*id)].columns, id.sample.row() as usize, *id);
+        if !groups.iter().all(|group| is_complete(&group.columns))
+            && let Some(error) = ids.iter().find_map(lack)
+        {
+            return Err(error);
+        }
+        let fields = self.schema.fields().iter();
+        let columns = match groups.as_slice() {
+            [] => {
+                return Chunk::new(
+                    self.schema.clone(),
+                    fields.map(|f| arrow_array::new_empty_array(&f.kind.arrow())).collect(),
+                    ids,
+                );
+            }
+            [one] if one.packed.is_none() => {
+                let one = &one.columns;
+                let rows: Vec<usize> = ids.iter().map(|id| id.sample.row() as usize).collect();
+                let first = rows[0];
+                let in_order = rows.iter().zip(first..).all(|(&a, b)| a == b);
+                let take = |(i, f): (usize, &Field)| match in_order {
+                    true => Ok(one[i].values.slice(first, rows.len())),
+                    false => rows::take(&f.kind, &one[i].values, &rows),
+                };
+                fields.enumerate().map(take).collect::<Result<_>>()?
+            }
+            groups => {
+                let at = |id: &RowId| (blocks.place(*id), id.sample.row() as usize);
+                let rows: Vec<_> = ids.iter().map(at).collect();
+                let columns = self.take(groups, &rows)?;
+                self.note_taken(&blocks.numbers, &begun, &rows);
+                columns
+            }
+        };
+        Chunk::new(self.schema.clone(), columns, ids)
+    }
+
+    /// Drops the groups of a shuffle over windows whose rows were all taken: an epoch has each row once. If rows were
+    /// taken twice, a group that was dropped too early is decoded again.
+    fn note_taken(&self, blocks: &[u64], groups: &[Arc<Group<Part>>], rows: &[(usize, usize)]) {
+        if self.layout.is_none() || groups.is_empty() {
+            return;
+        }
+        let mut counts = vec![0; groups.len()];
+        rows.iter().for_each(|&(group, _)| counts[group] += 1);
+        for ((&block, group), count) in blocks.iter().zip(groups).zip(counts) {
+            if self.block_len(block).is_ok_and(|len| group.take(count) >= len) {
+                let mut kept = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+                if kept.get(block).is_some_and(|one| Arc::ptr_eq(&one, group)) {
+                    kept.remove(block);
+                }
+            }
+        }
+    }
+
+    /// Returns the error of a row, if one of its columns lacks its value; `id` is the row's name.
+    fn lack(&self, columns: &[Column], row: usize, id: RowId) -> Option<Error> {
+        let (field, lack) =
+            self.schema.fields().iter().zip(columns).find_map(|(f, column)| Some((f, column.lack(row)?)))?;
+        let (file, group) = self.pool.index.file_of(id.sample.block());
+        let error = lack.error(field).with("file", self.uri(file)).with(F::GROUP, group);
+        Some(error.with("sample", self.pool.index.describe_sample(id.sample)))
+    }
+
+    /// Makes a chunk of the columns without the incomplete rows, and lists these rows in it.
+    fn without_lacks(&self, columns: &[Column], ids: Arc<[RowId]>) -> Result<Chunk> {
+        let values = columns.iter().map(|column| column.values.clone()).collect();
+        let chunk = Chunk::new(self.schema.clone(), values, ids.clone())?;
+        if is_complete(columns) {
+            return Ok(chunk);
+        }
+        let lost: Vec<_> = ids.iter().enumerate().map(|(row, id)| self.lack(columns, row, *id)).collect();
+        let kept = chunk.filter(&lost.iter().map(|error| Some(error.is_none())).collect())?;
+        let loss = |(row, error): (&RowId, Option<Error>)| Some(Loss { row: *row, error: error?, record: None });
+        Ok(kept.with_losses(ids.iter().zip(lost).filter_map(loss).collect()))
+    }
+}
+
+/// Says whether all rows of these columns are complete.
+fn is_complete(columns: &[Column]) -> bool {
+    columns.iter().all(|column| column.lacks.is_empty())
+}
+
+/// Returns the bytes that columns hold: memory that several columns share, as in an Arrow record batch, counts once.
+fn memory_of(columns: &[Column]) -> usize {
+    fn add(data: &ArrayData, held: &mut HashMap<usize, usize>) {
+        let nulls = data.nulls().map(|nulls| nulls.buffer());
+        for buffer in data.buffers().iter().chain(nulls) {
+            held.insert(buffer.data_ptr().as_ptr() as usize, buffer.capacity());
+        }
+        data.child_data().iter().for_each(|child| add(child, held));
+    }
+    let mut held = HashMap::new();
+    columns.iter().for_each(|column| add(&column.values.to_data(), &mut held));
+    let lacks: usize = columns.iter().map(|column| size_of_val(column.lacks.as_slice())).sum();
+    held.values().sum::<usize>() + lacks
+}
+
+impl<F: Grouped> Reader for Groups<F> {
+    fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    fn gather(&self, places: &[Place]) -> Result<Chunk> {
+        check(&self.pool.index, places)?;
+        let ids = ids(&self.pool.index, places);
+        let blocks = Blocks::of(&ids);
+        if self.exceeds_budget(&blocks) {
+            return self.one_by_one(&ids, &blocks).or_else(|_| self.chunk(ids, &blocks));
+        }
+        // Where one of two parts fails, the error must not depend on the groups that happen to be decoded.
+        match ids.split_at(self.at_hand(&ids, &blocks)) {
+            (ends, begins) if !ends.is_empty() && !begins.is_empty() => {
+                self.in_two(ends, begins).or_else(|_| self.chunk(ids, &blocks))
+            }
+            _ => self.chunk(ids, &blocks),
+        }
+    }
+
+    fn stream(&self, block: u64, epoch: Epoch, rows: usize) -> Result<Chunks<'_>> {
+        let total = self.block_len(block)?;
+        let (file, group) = self.pool.index.file_of(block);
+        let uri = self.uri(file);
+        if total == 0 {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let mut batches =
+            self.file(file)?.batches(group, self.schema.fields(), rows.min(total).clamp(1, BATCH_ROWS_MAX))?;
+        let (mut row, mut over) = (0u64, false);
+        Ok(Box::new(std::iter::from_fn(move || {
+            if over {
+                return None;
+            }
+            let chunk = match batches.next() {
+                None if row < total as u64 => Err(short::<F>(uri, group)),
+                None => return None,
+                Some(Ok(batch)) => {
+                    let ids = block_ids(block, row, batch.num_rows(), epoch);
+                    row += batch.num_rows() as u64;
+                    located::<F>(&self.schema, uri, group, &batch).and_then(|c| self.without_lacks(&c, ids))
+                }
+                Some(Err(e)) => Err(e),
+            };
+            over = chunk.is_err();
+            Some(chunk)
+        })))
+    }
+}

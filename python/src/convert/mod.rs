@@ -1,0 +1,9 @@
+//! Converts between Python's values and the engine's columns.
+
+pub(super) mod arrays;
+pub(super) mod masks;
+pub(super) mod memory;
+pub(super) mod numpy;
+pub(super) mod rows;
+pub(super) mod taken;
+pub(super) mod values;

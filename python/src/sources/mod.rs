@@ -1,0 +1,4 @@
+//! Sources: as Python writes them, and their index.
+
+pub(super) mod draft;
+pub(super) mod indexing;
