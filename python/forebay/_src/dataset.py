@@ -26,6 +26,7 @@ from forebay._src.text.chat_ops import ChatOps
 from forebay._src.text.text_ops import TextOps
 from forebay._src.text.training_ops import TrainingOps
 from forebay._src.usage import name_methods
+from forebay._src.video.video_ops import VideoOps
 
 
 class _Named(type):
@@ -55,6 +56,7 @@ class Dataset(
     WarpOps,
     AudioOps,
     SpectrumOps,
+    VideoOps,
     TextOps,
     JoinOps,
     ChatOps,

@@ -33,6 +33,7 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
     "Dataset.cutmix": ("image", "label"),
     "Dataset.decode_audio": ("audio",),
     "Dataset.decode_image": ("image",),
+    "Dataset.decode_video": ("video",),
     "Dataset.distribute": ("forebay://127.0.0.1:1",),
     "Dataset.encode_image": ("image",),
     "Dataset.explode": ("id",),

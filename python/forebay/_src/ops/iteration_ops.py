@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from forebay._src import arguments
 from forebay._src.frameworks import for_torch
+from forebay._src.functions import own_process
 from forebay._src.functions.tolerance import OnError, Tolerance
 from forebay._src.iteration import saving
 from forebay._src.iteration.iterator import DatasetIterator
@@ -52,7 +53,7 @@ class IterationOps(FactOps):
         even: bool | None = None,
         coordinated: bool = False,
         ordered: bool = True,
-        executor: Literal["thread", "process"] = "thread",
+        executor: Literal["thread", "process"] | None = None,
         on_error: OnError = "raise",
         error_budget: int | float = 0.01,
         quarantine: arguments.PathLike | None = None,
@@ -86,7 +87,8 @@ class IterationOps(FactOps):
                 need the order: with these, `False` is an error; also on a service where several consumers end epochs
                 together.
             executor: Where Python functions run: `"thread"`, in this interpreter, or `"process"`, in separate
-                processes, so that a crash does not end this one and calls have a time limit.
+                processes, so that a crash does not end this one and calls have a time limit. Default: `"thread"`; with
+                `decode_video` in the pipeline, `"process"`.
             on_error: The action on a sample that fails by itself (a corrupt record, an exception in a function):
                 `"raise"` its error, or `"skip"` the sample, or `"quarantine"` it, which also keeps its record.
             error_budget: The most samples that may be left out in an epoch: a count (int) or a share (float).
@@ -108,6 +110,7 @@ class IterationOps(FactOps):
         >>> all((x["id"] == y["id"]).all() for x, y in zip(a, b, strict=True))
         True
         """
+        executor = own_process.executor_of(self._pipeline) if executor is None else executor
         if executor not in ("thread", "process"):
             raise InvalidPipelineError(f"iter: unknown executor {executor!r}", {"hint": "use 'thread' or 'process'"})
         first = None if epoch is None else arguments.whole(epoch, "iter", "epoch", 0)

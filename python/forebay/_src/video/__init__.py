@@ -1,0 +1,1 @@
+"""Video: clips of files, decoded by FFmpeg through PyAV, an optional extra."""
