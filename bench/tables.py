@@ -52,7 +52,8 @@ def make(folder: Path, rows: int) -> Path:
 def documents(count: int) -> list[Any]:
     """Returns lists of ids; most are short."""
     rng = np.random.default_rng(1)
-    return [rng.integers(0, 50_000, n).astype(np.int32) for n in np.minimum(rng.lognormal(5.5, 1.0, count), 8000)]
+    lengths = np.minimum(rng.lognormal(5.5, 1.0, count), 8000)
+    return [rng.integers(0, 50_000, n).astype(np.int32) for n in lengths.astype(int)]
 
 
 def forebay(task: str, path: Path, threads: int) -> tuple[int, float]:

@@ -74,7 +74,7 @@ impl Graph {
         }
         let schema = source.schema()?;
         let declared = declared_of(&source)?;
-        let times = Times::of_source(&source)?;
+        let times = times_of(&source)?;
         Ok(Self {
             declared,
             source_times: Times::default(),
@@ -334,6 +334,20 @@ fn declared_of(source: &Source) -> Result<Declared> {
                 .hint(format!("write the same annotate for each dataset, or one behind {name}")))
         }
     }
+}
+
+/// Returns what the numbers of the columns of several datasets count that are read as one; of another source, nothing.
+///
+/// # Errors
+/// Invalid when datasets that are read one after another count a column differently.
+fn times_of(source: &Source) -> Result<Times> {
+    let Source::Combined(combined) = source else { return Ok(Times::default()) };
+    let parts = &combined.parts;
+    if matches!(combined.how, Combining::Zip { .. }) {
+        return Ok(Times::joined(parts.iter().map(|part| &part.graph.times)));
+    }
+    let named: Vec<_> = parts.iter().map(|part| (part.name.as_str(), &part.graph.times)).collect();
+    Times::common(combined.name(), &named)
 }
 
 /// Returns a hint for an op that cannot follow `batch`.

@@ -11,7 +11,6 @@ use forebay_data::{DType, Schema};
 
 use crate::ops::Op;
 use crate::ops::expr::{Binary, Call, Expr, TimeUnit};
-use crate::source::{Combining, Source};
 
 /// The unit of each time column.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,24 +26,23 @@ impl Times {
         Self(units.iter().filter(|(name, _)| is_whole(name)).map(|(name, unit)| (name.clone(), *unit)).collect())
     }
 
-    /// Returns the units of the columns of several datasets that are read as one; of another source, none.
+    /// Returns the units of the columns of datasets that are put side by side.
+    pub(super) fn joined<'a>(parts: impl Iterator<Item = &'a Self>) -> Self {
+        Self(parts.flat_map(|part| part.0.clone()).collect())
+    }
+
+    /// Returns the units of the columns of datasets whose rows follow each other, with their names; `by` combines them.
     ///
     /// # Errors
-    /// Invalid when datasets whose rows follow each other count a column differently.
-    pub(super) fn of_source(source: &Source) -> Result<Self> {
-        let Source::Combined(combined) = source else { return Ok(Self::default()) };
-        let parts = &combined.parts;
-        if matches!(combined.how, Combining::Zip { .. }) {
-            return Ok(Self(parts.iter().flat_map(|part| part.graph.times.0.clone()).collect()));
-        }
+    /// Invalid when they count a column differently.
+    pub(super) fn common(by: &str, parts: &[(&str, &Self)]) -> Result<Self> {
         let mut units: BTreeMap<String, TimeUnit> = BTreeMap::new();
-        for part in parts {
-            for (column, unit) in &part.graph.times.0 {
+        for (own, part) in parts {
+            for (column, unit) in &part.0 {
                 let Some(other) = units.insert(column.clone(), *unit).filter(|other| other != unit) else { continue };
-                let (name, own) = (combined.name(), &part.name);
                 let (unit, other) = (unit.name(), other.name());
                 return Err(Error::invalid(format!(
-                    "{name}: column {column:?} counts {unit:?} in {own:?}, and {other:?} in a dataset before it"
+                    "{by}: column {column:?} counts {unit:?} in {own:?}, and {other:?} in a dataset before it"
                 ))
                 .hint(
                     "compute one from the other in a column of the same name, as with_column(name, col(name) // 1000)",
@@ -52,7 +50,7 @@ impl Times {
             }
         }
         // A dataset that does not say what it counts may count anything.
-        units.retain(|column, _| parts.iter().all(|part| part.graph.times.0.contains_key(column)));
+        units.retain(|column, _| parts.iter().all(|(_, part)| part.0.contains_key(column)));
         Ok(Self(units))
     }
 
@@ -108,7 +106,7 @@ mod tests {
     use super::*;
     use crate::graph::{Graph, Node};
     use crate::ops;
-    use crate::source::{Combined, SourcePart, Stop};
+    use crate::source::{Combined, Combining, Source, SourcePart, Stop};
     use std::sync::Arc;
 
     fn rides(unit: TimeUnit) -> Graph {

@@ -138,7 +138,7 @@ pub(crate) type Columns = (Vec<Field>, Vec<String>, Option<Merged>);
 /// Returns the columns of merged files, with what the numbers of their time columns count.
 pub(super) fn merged_times(columns: Columns) -> (Columns, BTreeMap<String, TimeUnit>) {
     let clocks = columns.2.iter().flat_map(|merged| &merged.times);
-    let times = clocks.filter_map(|(name, clock)| Some((name.clone(), arrow::unit(clock)?))).collect();
+    let times = clocks.filter_map(|(name, clock)| Some((name.clone(), formats::arrow::unit(clock)?))).collect();
     (columns, times)
 }
 
