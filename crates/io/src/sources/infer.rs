@@ -1,11 +1,9 @@
 //! Makes a source of a draft: looks up the extensions, features, columns or fields that the user left open.
 
-use std::collections::BTreeMap;
-
 use forebay_core::Result;
-use forebay_plan::{Source, TimeUnit};
+use forebay_plan::Source;
 
-use super::draft::Draft;
+use super::draft::{Draft, Inferred};
 use super::shards::{litdata, mds};
 use super::table::{arrow, parquet};
 use super::tokens::{self, megatron};
@@ -20,20 +18,6 @@ use crate::store::ReadThrough;
 /// values that fit no column.
 pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
     infer_following(draft, near, &|_, _| Ok(())).map(|inferred| inferred.source)
-}
-
-/// A source, and what its files say besides.
-pub struct Inferred {
-    /// The source.
-    pub source: Source,
-    /// What the numbers of its time columns count.
-    pub times: BTreeMap<String, TimeUnit>,
-}
-
-impl From<Source> for Inferred {
-    fn from(source: Source) -> Self {
-        Self { source, times: BTreeMap::new() }
-    }
 }
 
 /// As [`infer`]. Where all files are read, their number is reported to `progress`.

@@ -12,9 +12,8 @@ use crate::index::table::Counted;
 use crate::index::{Inner, Layout};
 use crate::open_found::open_found as open;
 use crate::readers::Reader;
-use crate::sources::draft::Together;
+use crate::sources::draft::{Inferred, Together};
 use crate::sources::format::{FileAccess, Listed, Opening, SourceFormat};
-use crate::sources::infer::Inferred;
 use crate::store::{Object, ReadThrough};
 
 pub(in crate::sources) struct Arrow<'s> {

@@ -13,9 +13,8 @@ use crate::index::table::Table;
 use crate::index::{Inner, Layout};
 use crate::open_found::open_found as open;
 use crate::readers::Reader;
-use crate::sources::draft::Together;
+use crate::sources::draft::{Inferred, Together};
 use crate::sources::format::{FileAccess, FileRows, FileToScan, Listed, Opening, Scan, SourceFormat, counted};
-use crate::sources::infer::Inferred;
 use crate::store::ReadThrough;
 
 pub(in crate::sources) struct Parquet<'s> {
