@@ -391,9 +391,12 @@ pub(crate) fn pipeline(draw: &mut Draw) -> Graph {
     graph
 }
 
-/// Returns the variants of row ops that have a sample: all row ops, as the suite `check_op` makes sure.
+/// Returns the variants of row ops that have a sample and need no batch: all of them, as the suite `check_op` makes sure.
 pub(crate) fn row_ops() -> BTreeSet<&'static str> {
-    samples().iter().filter(|sample| is_row_op(&sample.op)).map(|sample| sample.op.variant()).collect()
+    let needs_batch = |sample: &Sample| sample.before.iter().any(|op| matches!(op, Op::Batch(_)));
+    let samples = samples();
+    let row_ops = samples.iter().filter(|sample| is_row_op(&sample.op) && !needs_batch(sample));
+    row_ops.map(|sample| sample.op.variant()).collect()
 }
 
 /// Whether an op runs inside splits, on rows.
