@@ -16,6 +16,7 @@ from forebay import cluster as cluster
 from forebay import ray as ray  # not in __all__: `from forebay import *` would hide Ray itself
 from forebay._native import VERSION as __version__
 from forebay._src import habits as _habits
+from forebay._src import habits_formats as _habits_formats
 from forebay._src.command_line.quality import ShuffleQuality
 from forebay._src.dataset import Dataset
 from forebay._src.describe.result import ColumnStatistics, Statistics
@@ -133,5 +134,5 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
         """Says what to write for functions that have another name here."""
-        known = {**_habits.FUNCTIONS, **_habits.READERS}
+        known = {**_habits.FUNCTIONS, **_habits.READERS, **_habits_formats.FORMATS}
         raise _habits.missing("forebay", name, known, [] if name.startswith("_") else __all__)

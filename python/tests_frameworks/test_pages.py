@@ -13,7 +13,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 FENCE = re.compile(r"^```python (\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["pytorch.md", "lightning.md", "accelerate.md"])
+@pytest.mark.parametrize("page", ["pytorch.md", "lightning.md", "accelerate.md", "frameworks.md"])
 def test_the_code_of_a_page_runs_on_two_ranks(page, tmp_path):
     on_ranks("rank_of_page.py", tmp_path, str(DOCS / page))
 

@@ -42,6 +42,7 @@ def test_ranks_are_warned_of_what_training_in_step_would_not_stand(ranks):
     for index, rank in enumerate(ranks):
         warned = rank["warned"]
         assert f"this is process {index} of 2 (torch.distributed)" in warned["iter"][0]
+        assert 'write consumers="auto" in to_torch()' in warned["to_torch"][0]
         assert "consumers=(torch.distributed.get_rank(), torch.distributed.get_world_size())" in warned["to_torch"][0]
         assert "filter" in warned["uneven"][0]
         assert 'to_torch(even="drop")' in warned["uneven"][0]

@@ -3,6 +3,7 @@
 //! | attribute | value |
 //! |---|---|
 //! | `sources` | a list of `{"location": URI, "subDirName": folder}`; the folder is absent for a single source at the root |
+//! | `prefetch` | `true`: the mount reads all remote files into the tier from its start |
 //! | `tiers` | a list of `{"path": folder on the node, "quota": bytes, "medium": MEM, SSD or HDD}`, the fastest first |
 
 use std::collections::{BTreeSet, HashMap};
@@ -24,6 +25,9 @@ pub(crate) struct Content {
     pub(crate) sources: Vec<Source>,
     #[serde(default)]
     pub(crate) tiers: Vec<Tier>,
+    /// Whether the mount reads all remote files into the tier. Absent in records without it, as before there was one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) prefetch: bool,
 }
 
 /// One source.
@@ -62,9 +66,11 @@ impl Content {
     /// # Errors
     /// Invalid, with the attribute.
     pub(crate) fn read(attributes: &HashMap<String, String>) -> Result<Self> {
-        let known = |name: &str| name == "sources" || name == "tiers" || name.contains("kubernetes.io/");
+        let known = |name: &str| ["sources", "tiers", "prefetch"].contains(&name) || name.contains("kubernetes.io/");
         if let Some(name) = attributes.keys().find(|name| !known(name)) {
-            return Err(Error::invalid(format!("the volume has an attribute {name:?}: there are sources and tiers")));
+            return Err(Error::invalid(format!(
+                "the volume has an attribute {name:?}: there are sources, tiers and prefetch"
+            )));
         }
         let sources = attributes.get("sources").map(String::as_str).unwrap_or_default();
         if sources.is_empty() {
@@ -75,7 +81,17 @@ impl Content {
             Error::invalid(format!("the volume's attribute {name:?} cannot be read: {e}"))
         };
         let tiers = attributes.get("tiers").map(String::as_str).filter(|tiers| !tiers.is_empty());
+        let prefetch = match attributes.get("prefetch").map_or("", String::as_str) {
+            "true" => true,
+            "" | "false" => false,
+            other => {
+                return Err(Error::invalid(format!(
+                    "the volume's attribute \"prefetch\" is {other:?}: it is true or false"
+                )));
+            }
+        };
         let content = Self {
+            prefetch,
             sources: serde_json::from_str(sources).map_err(|e| unreadable("sources", e))?,
             tiers: serde_json::from_str(tiers.unwrap_or("[]")).map_err(|e| unreadable("tiers", e))?,
         };
@@ -198,6 +214,13 @@ mod tests {
             let said = Content::read(&attributes(sources, tiers)).expect_err(sources).to_string();
             assert!(said.contains(expected), "{said}");
         }
+        let mut fetching = attributes(r#"[{"location":"s3://a"}]"#, "");
+        let plain = Content::read(&fetching).expect("read");
+        fetching.insert("prefetch".to_owned(), "true".to_owned());
+        let fetches = Content::read(&fetching).expect("read");
+        assert!(fetches.prefetch && !plain.prefetch && fetches.key("v") != plain.key("v"));
+        fetching.insert("prefetch".to_owned(), "yes".to_owned());
+        assert!(Content::read(&fetching).expect_err("wrong").message().contains("\"yes\""));
         let mut more = attributes(r#"[{"location":"s3://a"}]"#, "");
         more.insert("source".to_owned(), String::new());
         assert!(Content::read(&more).expect_err("unknown").message().contains("\"source\""));

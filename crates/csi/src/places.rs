@@ -47,6 +47,10 @@ impl Places {
             arguments.extend(["--cache".into(), folder.into()]);
             arguments.extend(disk.iter().flat_map(|disk| ["--cache-disk".into(), disk.to_string().into()]));
         }
+        // Without a remote source there is nothing to read ahead, and perhaps no cache.
+        if content.prefetch && content.sources.iter().any(|source| source.local().is_none()) {
+            arguments.push("--prefetch".into());
+        }
         arguments.push("--".into());
         for source in &content.sources {
             let place = match source.local() {
@@ -132,7 +136,11 @@ mod tests {
     fn content(location: &str, tier: &str) -> Content {
         let source = Source { location: location.to_owned(), sub_dir_name: "name".to_owned() };
         let tier = Tier { path: tier.to_owned(), quota: 77, medium: Medium::Ssd };
-        Content { sources: vec![source], tiers: if tier.path.is_empty() { Vec::new() } else { vec![tier] } }
+        Content {
+            sources: vec![source],
+            tiers: if tier.path.is_empty() { Vec::new() } else { vec![tier] },
+            prefetch: false,
+        }
     }
 
     #[test]

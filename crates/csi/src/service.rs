@@ -1,5 +1,6 @@
 //! The calls of the CSI specification: checks of their arguments, and gRPC codes of errors.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Result};
@@ -166,7 +167,9 @@ impl Node for Calls {
         let look = move |driver: &Driver| {
             let id = given("volume_id", &request.volume_id)?;
             given("volume_path", &request.volume_path)?;
-            Ok(driver.look(id, &target::whole(&request.volume_path)?)?)
+            // No volume is at a path that cannot be a target.
+            let at = target::whole(&request.volume_path).unwrap_or_else(|_| PathBuf::from(&request.volume_path));
+            Ok(driver.look(id, &at)?)
         };
         let (size, wrong) = self.run(look).await?;
         let usage = size.map(usage).unwrap_or_default();

@@ -107,7 +107,7 @@ impl Volume {
     pub(crate) fn restore(node: &Node, folder: &Path, key: &str) -> Result<Option<Self>> {
         let record = Record::read(folder).unwrap_or_else(|e| {
             tracing::warn!("a volume's record cannot be read, so its mount is taken away: {e}");
-            Record::new("", Content { sources: Vec::new(), tiers: Vec::new() })
+            Record::new("", Content { sources: Vec::new(), tiers: Vec::new(), prefetch: false })
         });
         let mut volume = Self::of(folder.to_owned(), key.to_owned(), record);
         volume.record.targets.retain(|at| target::is_ours(at));

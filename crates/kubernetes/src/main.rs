@@ -42,7 +42,11 @@ enum Command {
     /// Wait until a file of the pod's annotations says that its cache is ready
     Wait(wait::Arguments),
     /// Print the CustomResourceDefinitions as YAML
-    Crd,
+    Crd {
+        /// That of caches, with rules that the API server checks from Kubernetes 1.25 on
+        #[arg(long)]
+        rules: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -75,8 +79,9 @@ async fn run(command: Command) -> Result<()> {
             Command::Operate(_) => Ok(()),
             Command::Scale(arguments) => scale::run(*arguments).await,
             Command::Wait(arguments) => wait::run(&arguments).await,
-            Command::Crd => {
-                print!("{}", api::definition::yaml());
+            Command::Crd { rules } => {
+                let yaml = if rules { api::definition::yaml_with_rules } else { api::definition::yaml };
+                print!("{}", yaml());
                 Ok(())
             }
         }

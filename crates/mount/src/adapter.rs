@@ -15,14 +15,16 @@ use forebay_core::{Clock, Error, ErrorKind, Result, SystemClock};
 use forebay_exec::PageCachedSource;
 use forebay_io::{Attributes, EntryKind, FileTree, ReadThrough, TreeEntry};
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyStatfs, Request,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags,
+    KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, Request,
 };
 
 use crate::journal::OpenRecord;
 use crate::open::{Open, OpenTable, OpenedFile};
+use crate::prefetch::Shared;
 use crate::reader::{AheadBudget, OpenFile, told};
+use crate::status::{self, MountStatus};
 use crate::tree::{Listed, Names, Node, ROOT, Tree};
 
 /// Most background requests (read-ahead) of the kernel at the same time.
@@ -34,25 +36,25 @@ const GENERATION: Generation = Generation(0);
 /// A source of a mount, and the page cache of its remote files.
 #[derive(Debug)]
 pub(crate) struct MountedSource {
-    pub(crate) tree: FileTree,
+    pub(crate) tree: Arc<FileTree>,
     pub(crate) near: Option<PageCachedSource>,
 }
 
 impl Names for MountedSource {
     fn is_listed(&self) -> bool {
-        Names::is_listed(&self.tree)
+        Names::is_listed(&*self.tree)
     }
 
     fn can_look(&self, path: &Path) -> bool {
-        Names::can_look(&self.tree, path)
+        Names::can_look(&*self.tree, path)
     }
 
     fn list(&self, folder: &Path, most: usize) -> Result<Vec<TreeEntry>> {
-        Names::list(&self.tree, folder, most)
+        Names::list(&*self.tree, folder, most)
     }
 
     fn look(&self, path: &Path) -> Result<Option<TreeEntry>> {
-        Names::look(&self.tree, path)
+        Names::look(&*self.tree, path)
     }
 }
 
@@ -60,6 +62,7 @@ impl Names for MountedSource {
 pub(crate) struct Adapter {
     tree: Tree<MountedSource>,
     budget: Arc<AheadBudget>,
+    prefetch: Option<Shared>,
     clock: SystemClock,
     open: OpenTable,
     /// Owner of entries of stores: user and group.
@@ -69,9 +72,16 @@ pub(crate) struct Adapter {
 }
 
 impl Adapter {
-    pub(crate) fn new(tree: Tree<MountedSource>, open: OpenTable) -> Self {
+    /// `budget` and `prefetch` belong to the mount; it has a prefetch if there is the latter.
+    pub(crate) fn new(
+        tree: Tree<MountedSource>,
+        budget: Arc<AheadBudget>,
+        prefetch: Option<Shared>,
+        open: OpenTable,
+    ) -> Self {
         let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        Self { tree, budget: Arc::default(), clock: SystemClock::default(), open, owner, began: SystemTime::now() }
+        let (clock, began) = (SystemClock::default(), SystemTime::now());
+        Self { tree, budget, prefetch, clock, open, owner, began }
     }
 
     fn attr(&self, node: &Node, attributes: Attributes) -> FileAttr {
@@ -225,6 +235,7 @@ impl Filesystem for Adapter {
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_HAS_IOCTL_DIR,
         ];
         // A kernel without one of these ignores it.
         wanted.into_iter().for_each(|flag| _ = config.add_capabilities(flag));
@@ -382,6 +393,24 @@ impl Filesystem for Adapter {
     fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
         self.open.remove(fh.0);
         reply.ok();
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        call: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        if call != status::CALL {
+            return reply.error(Errno::ENOTTY);
+        }
+        let prefetch = self.prefetch.as_ref().map(Shared::get);
+        reply.ioctl(0, &MountStatus { prefetch }.answer());
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {

@@ -9,6 +9,8 @@
 //! | `journal` | records the open files for a process that takes the mount over |
 //! | `device` | FUSE devices that outlive the process that serves them |
 //! | `point` | the mount point: checks it, and removes dead mounts |
+//! | `prefetch` | reads all remote files into the page cache |
+//! | `status` | the status of a running mount, for other programs |
 //! | `serve` | a mount from its start to its end: [`Mounted`] |
 //!
 //! A mount reads remote files through Forebay's page cache of the machine, so pipelines and mounts share pages.
@@ -22,13 +24,17 @@ mod device;
 mod journal;
 mod open;
 mod point;
+mod prefetch;
 mod reader;
 mod serve;
+mod status;
 mod tree;
 
 pub use device::{Device, is_mounted, mount_device};
 pub use open::OPEN_FILES_MAX;
 pub use point::{MountLine, detach, top_mount};
+pub use prefetch::{PrefetchProgress, PrefetchState};
 pub use reader::AHEAD_BYTES_MAX;
 pub use serve::{KEEPER, MountOptions, Mounted, THREADS};
+pub use status::MountStatus;
 pub use tree::{FOLDER_NAMES_MAX, LISTED_NAMES_MAX, NamedSource};

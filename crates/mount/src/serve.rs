@@ -22,6 +22,8 @@ use crate::device::{self, Device};
 use crate::journal::Journal;
 use crate::open::OpenTable;
 use crate::point;
+use crate::prefetch::{Prefetch, Shared};
+use crate::reader::AheadBudget;
 use crate::tree::{NamedSource, Tree};
 
 /// Threads of a mount: requests that run at the same time, each in its own thread.
@@ -50,6 +52,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// The page cache of remote files.
     pub cache: Option<Arc<Cache>>,
+    /// Whether the mount reads all remote files into the page cache from its start.
+    pub prefetch: bool,
     /// A device that another process has mounted at the folder and keeps open; `None` if this process mounts.
     pub device: Option<Device>,
 }
@@ -61,6 +65,7 @@ pub struct Mounted {
     folder: PathBuf,
     device: Option<String>,
     cache: Option<Arc<Cache>>,
+    prefetch: Option<Prefetch>,
     /// The lock of a process that serves another's device; the kernel releases it when the process ends.
     lock: Option<File>,
 }
@@ -70,7 +75,7 @@ impl Mounted {
     ///
     /// # Errors
     /// NotFound for a missing source, a missing folder or a system without FUSE; Conflict for a folder in use;
-    /// PermissionDenied; errors of a source.
+    /// PermissionDenied; Invalid for a prefetch of remote files without a cache folder; errors of a source.
     pub fn start(options: MountOptions) -> Result<Self> {
         let lock = options.device.as_ref().map(|device| serve_alone(&device.folder)).transpose()?;
         let folder = match &lock {
@@ -80,7 +85,7 @@ impl Mounted {
                 point::free(&options.folder)?
             }
         };
-        let mut sources = Vec::new();
+        let (mut sources, mut remote) = (Vec::new(), Vec::new());
         for NamedSource { name, source } in &options.sources {
             if !is_remote(source) && point::is_within(&folder, Path::new(source.trim_start_matches("file://"))) {
                 return Err(Error::invalid("the mount would lie in its own source")
@@ -88,20 +93,25 @@ impl Mounted {
                     .with("folder", folder.display())
                     .hint("name a folder elsewhere"));
             }
-            let tree = FileTree::open(source)?;
+            let tree = Arc::new(FileTree::open(source)?);
             let below = format!("{}/", tree.uri());
             let cache = options.cache.as_ref().filter(|_| tree.is_remote());
             let near = cache.and_then(|cache| PageCachedSource::below(&below, cache));
+            if options.prefetch && tree.is_remote() {
+                remote.push((tree.clone(), near.clone().ok_or_else(no_cache)?));
+            }
             sources.push((OsString::from(name), MountedSource { tree, near }));
         }
         let names: Vec<&str> = options.sources.iter().map(|named| named.source.as_str()).collect();
         let config = config(&names.join(" "), options.allow_other);
         let tree = Tree::new(sources, options.refresh);
+        let (budget, progress) = (Arc::new(AheadBudget::default()), Shared::default());
+        let adapter = |open| Adapter::new(tree, budget.clone(), options.prefetch.then(|| progress.clone()), open);
         let session = match &options.device {
-            None => Session::new(Adapter::new(tree, OpenTable::default()), &folder, &config),
+            None => Session::new(adapter(OpenTable::default()), &folder, &config),
             Some(device) => {
                 let (journal, left) = Journal::open(&device.folder.join(OPENS))?;
-                device::session(Adapter::new(tree, OpenTable::noted(journal, left)), device, config)
+                device::session(adapter(OpenTable::noted(journal, left)), device, config)
             }
         };
         let session = session.map_err(|e| unmountable(&e).with("folder", folder.display()))?.spawn()?;
@@ -109,7 +119,9 @@ impl Mounted {
         if let Some(line) = &line {
             point::read_further_ahead(line, SYSTEM_AHEAD_KB);
         }
-        Ok(Self { session, folder, device: line.map(|line| line.device), cache: options.cache, lock })
+        let quota = options.cache.as_ref().and_then(|cache| cache.stats().disk).map_or(0, |disk| disk.tier.quota);
+        let prefetch = options.prefetch.then(|| Prefetch::start(remote, quota, budget, progress)).transpose()?;
+        Ok(Self { session, folder, device: line.map(|line| line.device), cache: options.cache, prefetch, lock })
     }
 
     /// Returns the mount point, with symbolic links resolved.
@@ -129,6 +141,7 @@ impl Mounted {
     /// # Errors
     /// Errors of the system.
     pub fn end(self) -> Result<bool> {
+        self.prefetch.iter().for_each(Prefetch::stop);
         let is_ours = || self.device.is_some() && point::top_mount(&self.folder).map(|line| line.device) == self.device;
         if self.lock.is_some() && is_ours() {
             std::mem::forget(self.session);
@@ -140,7 +153,8 @@ impl Mounted {
             point::detach(&self.folder)?;
         }
         let until = Instant::now() + CLOSE_MAX;
-        while !self.has_ended() && Instant::now() < until {
+        let is_reading = || self.prefetch.as_ref().is_some_and(|prefetch| !prefetch.has_ended());
+        while (!self.has_ended() || is_reading()) && Instant::now() < until {
             std::thread::sleep(CLOSE_STEP);
         }
         let is_closed = self.has_ended();
@@ -168,6 +182,11 @@ fn serve_alone(folder: &Path) -> Result<File> {
     file.set_len(0)?;
     write!(file, "{}", std::process::id())?;
     Ok(file)
+}
+
+fn no_cache() -> Error {
+    Error::invalid("a prefetch needs a cache folder, which keeps the bytes of remote files")
+        .hint("name a folder that can be written to: --cache FOLDER")
 }
 
 fn config(sources: &str, allow_other: bool) -> Config {

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from forebay import _native
+from forebay._src.habits_formats import of_store
 from forebay.errors import InvalidPipelineError
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -50,6 +51,8 @@ def path(value: PathLike, op: str) -> str:
     if len(text) > _PATH_MAX:
         hint = {"hint": "name a file, a folder, a glob or a url"}
         raise InvalidPipelineError(f"{op}: {shown(text)} is no path", hint)
+    if advice := of_store(text):
+        raise InvalidPipelineError(f"{op}: no address that Forebay reads", {"file": text, "hint": advice})
     return of_home(text, op) if text.startswith("~") else text
 
 

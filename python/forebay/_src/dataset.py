@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from forebay._src import habits
+from forebay._src import habits, habits_formats
 from forebay._src.images.annotate_ops import AnnotateOps
 from forebay._src.images.augment_ops import AugmentOps
 from forebay._src.images.crop_ops import CropOps
@@ -40,7 +40,8 @@ class _Named(type):
 
             if name in forebay.__all__:
                 raise AttributeError(f"Dataset has no {name}; it is a function of the package: fb.{name}")
-            raise habits.missing("Dataset", name, {**habits.FUNCTIONS, **habits.READERS}, [])
+            known = {**habits.FUNCTIONS, **habits.READERS, **habits_formats.FORMATS}
+            raise habits.missing("Dataset", name, known, [])
 
 
 class Dataset(

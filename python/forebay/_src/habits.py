@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 
 _CHAIN = "write fb.concatenate([a, b])"
+_CHOOSE = "write fb.interleave([a, b]), which takes turns, or fb.mix({'a': a, 'b': b}, weights={'a': 0.7, 'b': 0.3})"
 _MIX = "write fb.mix({'a': a, 'b': b}, weights={'a': 0.7, 'b': 0.3})"
 
 #: Of datasets.
@@ -15,7 +16,7 @@ METHODS: Mapping[str, str] = {
     "apply_chat_template": "write chat('messages', tokenizer)",
     "as_numpy_iterator": "iterate over the dataset: its batches are NumPy arrays",
     "bucket_by_sequence_length": "write bucket_by_length",
-    "choose_from_datasets": _MIX,
+    "choose_from_datasets": _CHOOSE,
     "concat": "write concatenate(other)",
     "group_by_window": "bucket_by_length groups by length",
     "interleave": "write fb.interleave([a, b], cycle_length=2, block_length=1)",
@@ -58,6 +59,12 @@ METHODS: Mapping[str, str] = {
 }
 
 _ROWS = "use pyarrow, pandas or Polars on the files of save(folder)"
+_BY_TOKENS = (
+    "write bucket_by_length(column, boundaries, batch_sizes) with batch_sizes=[max_tokens // b for b in (*boundaries, "
+    "longest)]"
+)
+_COPY_PASTE = "zip the images with a permutation of them, and map: docs/recipes/detection.md#mosaic"
+_NOT_WRITTEN = "TFRecord files are read, and not written: write save(folder, format='parquet')"
 _LEFT_OUT = "leave it out: threads and prefetching are chosen here"
 _BY_INDEX = "leave it out: one class is read from its start and by index"
 _SHARE = "filter(lambda row, rng: rng.random() < share[row['label']]) keeps a share of each class"
@@ -68,6 +75,7 @@ _PARTS = "write map(fn, reads=['x'], writes=['x'])"
 ELSEWHERE: Mapping[str, str] = {
     "add_column": "write with_column(name, expression)",
     "assign": "write with_column(name, expression)",
+    "batch_by_tokens": _BY_TOKENS,
     "batched": "write batch(n)",
     "cast_column": "write cast(x='int32')",
     "class_encode_column": "map with a dictionary gives each name its number",
@@ -75,12 +83,14 @@ ELSEWHERE: Mapping[str, str] = {
     "column_names": "write list(ds.schema)",
     "columns": "write list(ds.schema)",
     "copy": "write with_column('copy', fb.col('x')) for one more column; a dataset never changes, so it needs no copy",
+    "copy_paste": _COPY_PASTE,
     "count": "write len(ds); cardinality counts files, too",
     "decode": (
         "write decode_image(column), decode_audio(column), cast(txt='string') or cast(cls=int); other members are "
         "decoded with map"
     ),
     "duplicate": "write with_column('copy', fb.col('x'))",
+    "dynamic_batch": _BY_TOKENS,
     "element_spec": "write schema",
     "features": "write schema",
     "fingerprint": "write dataset_id",
@@ -88,18 +98,24 @@ ELSEWHERE: Mapping[str, str] = {
     "flatten": "structs come as columns, outer.inner",
     "flatten_indices": "leave it out: a shuffle has no indices",
     "get_single_element": "write ds[0]",
+    "group_by": "filter makes a dataset of each key",
     "groupby": "filter makes a dataset of each key",
     "head": "write take(5), or show(5)",
     "ignore_errors": "write iter(on_error='skip')",
     "iter_batches": "write batch(n).iter()",
+    "iter_jax_batches": "write batch(n).to_jax()",
     "iter_rows": "write iter()",
     "iter_torch_batches": "write batch(n).to_torch()",
+    "large_scale_jitter": "write resize(column, size).random_affine(column, 0, scale=(0.1, 2.0))",
     "limit": "write take(n)",
     "load_state_dict": "iterators have states: it = ds.iter(); it.load_state_dict(state)",
     "map_dict": _PARTS,
     "map_tuple": _PARTS,
     "map_with_index": _NUMBERED,
     "materialize": "write cache(), or save(folder)",
+    "max_tokens": _BY_TOKENS,
+    "max_tokens_per_batch": _BY_TOKENS,
+    "mosaic": "zip the images with permutations of them, and map: docs/recipes/detection.md#mosaic",
     "mp_prefetch": _LEFT_OUT,
     "num_columns": "write len(ds.schema)",
     "merge": "write join(table, on='key')",
@@ -123,6 +139,8 @@ ELSEWHERE: Mapping[str, str] = {
     "snapshot": "write cache(), or save(folder)",
     "sparse_batch": "write batch(n, pad=0, lengths=...), which pads and tells the lengths",
     "state_dict": "iterators have states: it = ds.iter(); it.state_dict()",
+    "simple_copy_paste": _COPY_PASTE,
+    "to_arrow": _ROWS,
     "to_csv": _ROWS,
     "to_dict": _ROWS,
     "to_iter_dataset": _BY_INDEX,
@@ -133,8 +151,11 @@ ELSEWHERE: Mapping[str, str] = {
     "to_pandas": _ROWS,
     "to_parquet": "write save(folder, format='parquet')",
     "to_polars": _ROWS,
+    "to_tfrecord": _NOT_WRITTEN,
+    "to_tfrecords": _NOT_WRITTEN,
     "to_tuple": "write select('jpg', 'cls'): samples are dictionaries",
     "to_pylist": "write list(ds)",
+    "to_webdataset": "write save(folder, format='tar')",
     "unbatched": "leave batch out: samples come one by one without it; map(fn, batched=True) gets many at once",
     "union": _CHAIN,
     "where": "write filter(expression)",
@@ -143,7 +164,11 @@ ELSEWHERE: Mapping[str, str] = {
     "with_length": "leave it out: cardinality counts the samples",
     "with_options": "leave it out: explain() shows what is chosen here",
     "with_transform": "write map(fn)",
+    "write_csv": _ROWS,
+    "write_json": _ROWS,
     "write_parquet": "write save(folder, format='parquet')",
+    "write_tfrecords": _NOT_WRITTEN,
+    "write_webdataset": "write save(folder, format='tar')",
 }
 
 _OF_TEXTS = "texts have it as .str.{}"
@@ -187,7 +212,7 @@ ITERATORS: Mapping[str, str] = {
 #: Of the package.
 FUNCTIONS: Mapping[str, str] = {
     "AUTOTUNE": "leave it out: threads and prefetching are chosen here",
-    "choose_from_datasets": _MIX,
+    "choose_from_datasets": _CHOOSE,
     "concatenate_datasets": _CHAIN,
     "from_huggingface": "write from_hf(dataset)",
     "from_list": "write from_dict({'x': [...]}), or from_map_dataset(rows)",
@@ -200,10 +225,14 @@ FUNCTIONS: Mapping[str, str] = {
 }
 
 
+_COCO = (
+    "write the annotations as a line for each image, for from_jsonl: docs/recipes/detection.md#from-cocos-annotations"
+)
+
 #: Of the package: classes and functions that read or write files in other libraries.
 READERS: Mapping[str, str] = {
     "ArrayRecordDataSource": "write from_array_record(paths)",
-    "CocoDetection": "write from_map_dataset(rows) of the annotations by image, as in docs/recipes/detection.md",
+    "CocoDetection": _COCO,
     "CsvDataset": "write from_csv(paths)",
     "DataLoader": "iterate over a dataset with batch(n), or over its to_torch()",
     "ImageFolder": "write from_image_folder(root)",
@@ -215,22 +244,17 @@ READERS: Mapping[str, str] = {
     "TFRecordDataset": "write from_tfrecord(paths)",
     "TextLineDataset": "write from_text(paths)",
     "WebDataset": "write from_tar(paths)",
-    "choose_from_datasets": "iterate over each, and draw between them",
-    "from_huggingface": "read its files, with from_parquet or from_arrow; or write from_map_dataset(dataset)",
-    "from_audio_folder": "write from_files('audio/*.wav').decode_audio('bytes', sample_rate=16000)",
-    "from_coco": "write from_map_dataset(rows) of the annotations by image, as in docs/recipes/detection.md",
+    "from_coco": _COCO,
     "from_json": "write from_jsonl(paths)",
     "from_feather": "write from_arrow(paths)",
-    "from_pandas": "write from_table(frame)",
-    "from_polars": "write from_table(frame)",
     "from_tensors": "write from_numpy({'x': x[None]})",
     "from_webdataset": "write from_tar(paths)",
     "image_dataset_from_directory": "write from_image_folder(root)",
     "list_files": "write from_files(pattern); the other sources accept patterns, too",
-    "split_dataset_by_node": "write iter(consumers=(rank, world)), or to_torch(), which finds its rank",
+    "split_dataset_by_node": "write iter(consumers=(rank, world)), or to_torch(consumers='auto'), which finds its rank",
     "text_dataset_from_directory": "write from_files(root + '/*/*.txt'); the column path has the folder's name",
     "timeseries_dataset_from_array": "write from_numpy({'x': series}).window(size, stride=1)",
-    "load_from_disk": "write from_arrow(folder + '/*.arrow')",
+    "load_from_disk": "write from_hf(datasets.load_from_disk(folder)), or from_arrow(folder + '/*.arrow')",
     "make_batched_features_dataset": "write from_tfrecord(paths, features={...})",
     "make_csv_dataset": "write from_csv(paths)",
     "read_csv": "write from_csv(paths)",

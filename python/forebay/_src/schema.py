@@ -167,10 +167,20 @@ def _dtype(name: str, dtype: Any) -> str:
         return known or str(dtype)
     found = dtype_name(dtype)
     if found not in NUMBERS:
-        raise InvalidPipelineError(
-            f"column {name!r}: unknown dtype {found!r}", {"hint": f"use bytes, string, {', '.join(NUMBERS)}"}
-        )
+        hint = no_bfloat16(found) or f"use bytes, string, {', '.join(NUMBERS)}"
+        raise InvalidPipelineError(f"column {name!r}: unknown dtype {found!r}", {"hint": hint})
     return found
+
+
+def no_bfloat16(dtype: str) -> str | None:
+    """Returns what to write for a column of bfloat16, which NumPy has not; `None` for other dtypes.
+
+    >>> no_bfloat16("torch.bfloat16"), no_bfloat16("float8")
+    ("NumPy has no bfloat16: use float32, and make tensors smaller on the device, batch['x'].to(torch.bfloat16)", None)
+    """
+    if "bfloat16" not in dtype:
+        return None
+    return "NumPy has no bfloat16: use float32, and make tensors smaller on the device, batch['x'].to(torch.bfloat16)"
 
 
 #: The types that `cast` can produce.

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from buckets import credentials, put
-from faulty import FAULTS, FaultProxy, none, reset_at_once
+from faulty import FAULTS, Answer, FaultProxy, none, reset_at_once
 
 PAGE = 1 << 20
 NAMES = 20_000
@@ -112,6 +112,11 @@ def refused(folder: Path, *arguments: object, **env: object) -> tuple[int, str]:
     mount = Mount(folder, *arguments, **env)
     assert mount.ready == ""
     return mount.ended(), "".join(mount.said)
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "forebay", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
 
 
 def is_mount(folder: Path) -> bool:
@@ -451,6 +456,48 @@ def test_one_name_of_a_large_folder_is_found_without_its_list(moto, s3, tmp_path
         assert listed["00777"].inode() == found[1].st_ino
         assert listed["00777"].stat().st_mtime == found[1].st_mtime
         assert asked(lambda: [(deep / f"{i:05}").stat() for i in range(900, 1000)])[0] == 0, "the list serves them"
+
+
+def test_a_prefetch_fills_the_cache_and_tells_its_progress(moto, bucket, folder, files, tmp_path):
+    lost, size = "small/007.bin", sum(map(len, files.values()))
+    is_lost = threading.Event()
+    is_lost.set()
+
+    def only(method: str, answer: Answer) -> bool:
+        return is_lost.is_set() and method == "GET" and answer.body == files[lost]
+
+    def status(at: Path) -> str:
+        return run("mount", "--status", at).stdout.strip()
+
+    settings = {"FOREBAY_STORE_TIMEOUT": 1, "FOREBAY_STORE_PATIENCE": 1}
+    options = (bucket, "--prefetch", "--cache", tmp_path / "cache")
+    with FaultProxy(moto, reset_at_once, every=1, only=only) as proxy:
+        settings |= credentials(proxy.url)
+        with mounted(tmp_path / "mnt", *options, **settings) as mount:
+            until(lambda: status(mount.folder).startswith("prefetch done"), f"{status(mount.folder)} {mount.said}")
+            assert f" {len(files) - 1} of {len(files)} files, " in status(mount.folder)
+            assert status(mount.folder).endswith(", 1 failed: see the log")
+            mount.log(lost)
+        # The next process reads what is missing, and no more.
+        is_lost.clear()
+        before = proxy.bytes
+        with mounted(tmp_path / "mnt", *options, **settings) as mount:
+            until(lambda: status(mount.folder).startswith("prefetch done"), f"{status(mount.folder)} {mount.said}")
+            assert proxy.bytes - before == len(files[lost])
+            assert f": {len(files)} of {len(files)} files, " in status(mount.folder)
+            same(mount.folder, folder)
+            assert proxy.bytes - before == len(files[lost]), "reads find all of it in the cache"
+        # The cache folder has room for a part of it: the prefetch reads no more than that.
+        small = (bucket, "--prefetch", "--cache", tmp_path / "small", "--cache-disk", size // 2)
+        with mounted(tmp_path / "mnt", *small, **settings) as mount:
+            until(lambda: status(mount.folder).startswith("prefetch full"), f"{status(mount.folder)} {mount.said}")
+            same(mount.folder, folder)
+        with mounted(tmp_path / "mnt", bucket, **settings) as mount:
+            assert status(mount.folder).startswith("no prefetch")
+    assert "is in no mount of Forebay" in run("mount", "--status", tmp_path).stderr
+    code, said = refused(tmp_path / "mnt", bucket, "--prefetch", **credentials(moto))
+    assert code == 1, said
+    assert "--cache FOLDER" in said
 
 
 def test_a_mount_that_cannot_be_says_why(bucket, s3, tmp_path):

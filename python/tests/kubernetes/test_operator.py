@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 from kubernetes_cast import FLUID
-from kubernetes_cluster import Json, wait_for
-from kubernetes_world import DEPLOY, WEBHOOKS, World, caches, jobs, spec_of, waits
+from kubernetes_cluster import ApiError, Json, wait_for
+from kubernetes_world import DEPLOY, WEBHOOKS, World, cache_of, caches, jobs, spec_of, waits
 
 PROGRAM = os.environ.get("FOREBAY_OPERATOR")
 
@@ -250,7 +250,9 @@ def stopped(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def test_the_forebay_engine_makes_a_volume_of_its_driver_and_removes_it(world: World) -> None:
-    world.make_cache("own", spec_of("s3://bucket/train", "forebay"))
+    spec = spec_of("s3://bucket/train", "forebay")
+    spec["cacheEngine"]["forebay"]["prefetch"] = True
+    world.make_cache("own", spec)
     drivers = "/apis/storage.k8s.io/v1/csidrivers"
     status = world.until_state("own", "CacheFailed", "EngineNotInstalled")
     assert "csi.forebay.dev is not installed" in status["message"]
@@ -266,6 +268,7 @@ def test_the_forebay_engine_makes_a_volume_of_its_driver_and_removes_it(world: W
         volume = world.cluster.request("GET", f"/api/v1/persistentvolumes/forebay.{world.namespace}.own")
         attributes = volume["spec"]["csi"]["volumeAttributes"]
         assert json.loads(attributes["sources"]) == [{"location": "s3://bucket/train", "subDirName": "mnist"}]
+        assert attributes["prefetch"] == "true"
         assert json.loads(attributes["tiers"]) == [{"path": "/dev/shm", "quota": 1 << 30, "medium": "MEM"}]
         if "controllers" in world.cluster.running:
             # The operator makes a deleted claim and its volume again, also if the volume is released late.
@@ -286,6 +289,54 @@ def test_the_forebay_engine_makes_a_volume_of_its_driver_and_removes_it(world: W
         assert world.cluster.find(f"{world.claims}/own") is None
     finally:
         world.cluster.delete(f"{drivers}/csi.forebay.dev")
+
+
+@contextlib.contextmanager
+def rules(world: World) -> Iterator[bool]:
+    """Adds the rules to the definition; servers before 1.25 know none."""
+    if world.cluster.minor < 25:
+        yield False
+        return
+    world.cluster.kubectl("apply", "-f", str(DEPLOY / "crd-rules.yaml"))
+    low = cache_of("low", spec_of("s3://a/b", "forebay", minCachedPercent=50))
+
+    def refused() -> bool:
+        try:
+            world.cluster.request("POST", f"{caches(world.namespace)}?dryRun=All", low)
+        except ApiError as error:
+            return error.code == 422
+        return False
+
+    try:
+        wait_for("the rules hold", refused)
+        yield True
+    finally:
+        world.cluster.kubectl("apply", "-f", str(DEPLOY / "crd.yaml"))
+
+
+def test_what_the_engine_forebay_cannot_do_is_refused(world: World) -> None:
+    """By the rules of the definition, or by the operator in the same words."""
+    low = spec_of("s3://bucket/train", "forebay", minCachedPercent=50)
+    two = spec_of("s3://bucket/train", "forebay")
+    two["dataset"]["dataSources"] = [{"location": "s3://a/b", "subDirName": "b"}, {"location": "s3://a/c"}]
+    change = {"spec": {"dataset": {"dataSources": [{"location": "s3://bucket/other"}]}}}
+    for name, spec, why in (("low", low, "minCachedPercent"), ("two", two, "subDirName")):
+        world.make_cache(name, spec)
+        assert why in world.until_state(name, "CacheFailed", "InvalidSpec")["message"]
+    with rules(world) as hold:
+        if not hold:
+            return
+        for name, spec, why in (("low2", low, "minCachedPercent"), ("two2", two, "subDirName")):
+            with pytest.raises(ApiError, match=why):
+                world.make_cache(name, spec)
+        world.make_cache("own", spec_of("s3://bucket/train", "forebay"))
+        path = f"{caches(world.namespace)}/own"
+        world.cluster.request("PATCH", path, {"spec": {"options": {"idleTime": 60}}})
+        with pytest.raises(ApiError, match="delete the cache and create it again"):
+            world.cluster.request("PATCH", path, change)
+        # With Fluid, all of this may be.
+        world.make_cache("fluid", {**spec_of(minCachedPercent=50), "dataset": two["dataset"]})
+        world.cluster.request("PATCH", f"{caches(world.namespace)}/fluid", change)
 
 
 def test_the_webhook_shows_a_certificate_of_the_registered_authority(world: World) -> None:
@@ -315,6 +366,8 @@ def test_a_pod_of_an_old_cluster_waits_by_a_file(tmp_path: Path) -> None:
 def test_the_definition_is_that_of_the_program() -> None:
     made = subprocess.run([str(PROGRAM), "crd"], capture_output=True, text=True, check=True).stdout
     assert made == (DEPLOY / "crd.yaml").read_text(), "write it anew: forebay-operator crd > deploy/kubernetes/crd.yaml"
+    made = subprocess.run([str(PROGRAM), "crd", "--rules"], capture_output=True, text=True, check=True).stdout
+    assert made == (DEPLOY / "crd-rules.yaml").read_text(), "write it anew, as crates/kubernetes/README.md says"
 
 
 def test_the_api_server_takes_all_of_the_folder(world: World) -> None:

@@ -15,6 +15,8 @@ Examples:
   forebay mount mnist=s3://bucket/mnist c4=gs://bucket/c4 /data     each below its name
   forebay mount 'https://host/train-{000..099}.tar' /data --cache /nvme/forebay
   forebay mount s3://bucket/train /data --background
+  forebay mount s3://bucket/train /data --cache /nvme/forebay --prefetch
+  forebay mount --status /data
 
 The mount is read-only. It ends with Ctrl-C, SIGTERM or `umount DIR`. The same command mounts again where a mount's process
 was killed. Credentials are set as for pipelines: see docs/stores.md.";
@@ -24,7 +26,7 @@ was killed. Credentials are set as for pipelines: see docs/stores.md.";
 pub(crate) struct Mount {
     /// SOURCE: a folder, url of a store (s3://, gs://, az://), or url of a file (http://, https://); NAME=SOURCE shows it below that
     /// name, which each of several sources needs. DIR, the last: the folder of the mount, which exists and is empty
-    #[arg(required = true, value_name = "SOURCE... DIR")]
+    #[arg(required_unless_present = "status", value_name = "SOURCE... DIR")]
     pub(crate) sources_and_dir: Vec<String>,
     /// Number of seconds for which the mount keeps names and attributes of remote files before it lists them again
     #[arg(long, env = "FOREBAY_MOUNT_REFRESH", default_value_t = 60.0, value_name = "SECONDS", value_parser = seconds)]
@@ -35,6 +37,12 @@ pub(crate) struct Mount {
     /// Let other users read the mount; for root this is the default
     #[arg(long)]
     pub(crate) allow_other: bool,
+    /// Read all remote files into the cache folder from the start, while programs read the mount; their reads come first
+    #[arg(long)]
+    pub(crate) prefetch: bool,
+    /// Print the state of the prefetch of the running mount at DIR
+    #[arg(long, value_name = "DIR", conflicts_with = "sources_and_dir")]
+    pub(crate) status: Option<PathBuf>,
     // For the CSI driver: stdin is a device that is mounted at DIR, and the folder has the state for the next process.
     #[arg(long, hide = true, conflicts_with = "background")]
     pub(crate) keeper: Option<PathBuf>,

@@ -18,7 +18,9 @@ use forebay_csi::v1::{
 use tonic::Code;
 use tonic::transport::Endpoint;
 
-use world::{GATED, Node, Web, body, cannot_mount, capability, hands_reads_on, in_time, read_at, refused, wait_until};
+use world::{
+    FOREBAY, GATED, Node, Web, body, cannot_mount, capability, hands_reads_on, in_time, read_at, refused, wait_until,
+};
 
 const FILE: usize = 8 << 20;
 
@@ -76,6 +78,45 @@ fn pods_read_a_volume_until_the_last_of_them_goes() {
     }
     assert_eq!(node.stats("volume", "one").expect_err("gone").code(), Code::NotFound);
     node.assert_clean();
+}
+
+#[test]
+fn a_volume_with_prefetch_is_read_before_a_pod_reads_it() {
+    needs_mounts!();
+    let node = Node::new(&[]);
+    let far = Web::new(Some(body(3, 3 << 20)), true);
+    let mut request = node.request("volume", "one", &[("", &far.url)]);
+    let tiers = format!(r#"[{{"path":"{}","quota":100000000,"medium":"SSD"}}]"#, node.at("ssd/x").display());
+    request.volume_context.extend([("tiers".to_owned(), tiers), ("prefetch".to_owned(), "true".to_owned())]);
+    node.call(request).expect("published");
+    let status = || {
+        let asked = Command::new(FOREBAY).args(["mount", "--status"]).arg(node.at("pods/one")).output();
+        String::from_utf8(asked.expect("it starts").stdout).expect("text")
+    };
+    wait_until("the prefetch is done", || status().starts_with("prefetch done: 1 of 1 files, 3.0 MiB of 3.0 MiB"));
+    node.unpublish("volume", "one").expect("unpublished");
+    node.assert_clean();
+}
+
+/// Runs where `FOREBAY_CSI_SANITY` names the program `csi-sanity` of Kubernetes.
+#[test]
+fn the_driver_passes_csi_sanity() {
+    needs_mounts!();
+    let Some(program) = std::env::var_os("FOREBAY_CSI_SANITY") else {
+        eprintln!("skipped: FOREBAY_CSI_SANITY names no csi-sanity");
+        return;
+    };
+    let node = Node::new(&[]);
+    let mut command = Command::new(program);
+    // The driver has no controller, so no volume can be created: the two of the node's specs that do are left out.
+    let without = "Controller Server|should remove target path|does not exist on the specified path";
+    command.args(["--csi.endpoint", &node.endpoint(), "--ginkgo.no-color", "--ginkgo.skip", without]);
+    for (option, folder) in [("--csi.mountdir", "pods/target"), ("--csi.stagingdir", "pods/staging")] {
+        command.arg(option).arg(node.at(folder));
+    }
+    let done = command.output().expect("it starts");
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && said.contains("13 Passed | 0 Failed"), "{said}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use tonic::{Code, Status};
 
 /// No step takes longer unless it is broken.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
-const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
+pub(crate) const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
 
 /// Why no driver can run here.
 pub(crate) fn cannot_mount() -> Option<String> {

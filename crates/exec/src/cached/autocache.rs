@@ -32,6 +32,7 @@ use crate::ops::scratch::Scratch;
 use crate::panic::panicked;
 use crate::profile::op_meter::OpMeter;
 use crate::skip::isolation::Isolation;
+use crate::threads::turns::own_nanos;
 
 /// Nanoseconds to read or write a byte on a local disk: 1 GB/s, a plain NVMe disk.
 const DISK_BYTE_NANOS: f64 = 1.0;
@@ -142,6 +143,11 @@ impl AutoCache {
         self.context.watch.nanos()
     }
 
+    /// Returns the same without the time that this thread has waited for its turn.
+    pub(crate) fn own_nanos(&self) -> u64 {
+        own_nanos(&*self.context.watch)
+    }
+
     /// Records the time that rows took, until `now`, and, where known, the epoch and the share of it that is complete.
     pub(crate) fn record_work(&self, rows: usize, nanos: u64, now: u64, at: Option<(u64, f64)>) {
         let mut profile = lock(&self.profile);
@@ -190,9 +196,9 @@ impl AutoCache {
     }
 
     fn timed<T>(&self, run: impl FnOnce() -> T) -> (T, u64) {
-        let began = self.nanos();
+        let began = self.own_nanos();
         let done = run();
-        (done, self.nanos() - began)
+        (done, self.own_nanos().saturating_sub(began))
     }
 
     fn measure(&self, sample: &ProbeRows<'_>, scratch: &mut Scratch) -> Result<Observation> {

@@ -21,6 +21,7 @@ use crate::ops::compiled_op::{CompiledOp, compile};
 use crate::ops::image_op::{FusedImageOp, Images};
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{OpMeter, OpSlot};
+use crate::threads::turns::own_nanos;
 
 /// The ops for a row that bypasses a full cache: see [`CacheBypass`].
 pub(crate) struct CompiledBypass {
@@ -130,9 +131,10 @@ impl<'a> BypassMerge<'a> {
         let column = first.make(ids.len(), scratch, &|row, scratch, out| {
             let place = self.places.get(&ids[row]);
             let &(branch, at) = place.ok_or_else(|| Error::internal("a row that is in no branch"))?;
-            let began = watch.as_ref().map(|watch| watch.nanos());
+            let began = watch.as_ref().map(|watch| own_nanos(&**watch));
             let made = self.ops[branch].row(&self.images[branch], at, ids[row], scratch, out);
-            costs[branch].add(watch.as_ref().zip(began).map(|(watch, began)| watch.nanos() - began));
+            costs[branch]
+                .add(watch.as_ref().zip(began).map(|(watch, began)| own_nanos(&**watch).saturating_sub(began)));
             made
         })?;
         let bytes = column.to_data().get_slice_memory_size().unwrap_or(0) as u64;

@@ -23,6 +23,7 @@ use crate::ops::compiled_op::CompiledOp;
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{MeterInput, OpMeter, OpSlot, READ};
 use crate::skip::isolation::Isolation;
+use crate::threads::turns::{aside, own_nanos};
 
 /// How long a morsel waits in total for rows that others compute, before it computes them itself.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -190,13 +191,13 @@ impl Prefix {
         let mut bypass = bypass.filter(|_| !left.is_empty());
         let mut bypassing = None;
         loop {
-            let began = cache.watch.nanos();
+            let began = own_nanos(&*cache.watch);
             let computed = match claim.rows() {
                 [] => ComputedRows::default(),
                 // An error drops the claim, so that the threads that wait compute the rows themselves.
                 rows => self.compute(&self.ops, query, rows, losses, scratch)?,
             };
-            let nanos = cache.watch.nanos() - began;
+            let nanos = own_nanos(&*cache.watch).saturating_sub(began);
             let ComputedRows { rows, columns, filtered_out } = &computed;
             computed_here += (rows.len() + filtered_out.len()) as u64;
             let pending = self.timed(scratch, || claim.fulfil(&Computed { rows, columns, filtered_out, nanos }));
@@ -210,7 +211,8 @@ impl Prefix {
             if pending.is_empty() {
                 break;
             }
-            let late = pending.wait(WAIT_MAX, &self.memory);
+            // The thread that computes them may wait for its turn, and this thread could have it.
+            let late = aside(|| pending.wait(WAIT_MAX, &self.memory));
             found.merge(late.found);
             claim = late.claim;
         }

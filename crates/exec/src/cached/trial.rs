@@ -13,14 +13,14 @@ pub(crate) struct MorselTrial<'a> {
     /// The variant without a cache point.
     uncached: &'a PipelineVariant,
     began: u64,
-    /// The time when the rows were read, if they were read.
+    /// When the rows were read, if they were read.
     read_at: Option<u64>,
 }
 
 impl<'a> MorselTrial<'a> {
     /// Begins to time a morsel. `uncached` is the variant that runs unless `autocache()` chose another one.
     pub(crate) fn begin(autocache: Option<&'a AutoCache>, uncached: &'a PipelineVariant) -> Self {
-        Self { autocache, uncached, began: autocache.map_or(0, AutoCache::nanos), read_at: None }
+        Self { autocache, uncached, began: autocache.map_or(0, AutoCache::own_nanos), read_at: None }
     }
 
     /// Returns the variant to run.
@@ -30,14 +30,14 @@ impl<'a> MorselTrial<'a> {
 
     /// Records that the rows were read, and no op has run yet.
     pub(crate) fn note_read(&mut self) {
-        self.read_at = self.autocache.map(AutoCache::nanos);
+        self.read_at = self.autocache.map(AutoCache::own_nanos);
     }
 
     /// Records that `rows` rows are computed. `share` returns the epoch, and the share of it that is complete.
     pub(crate) fn end(&self, rows: usize, share: impl FnOnce() -> Option<(u64, f64)>) {
         if let Some(autocache) = self.autocache {
-            let now = autocache.nanos();
-            autocache.record_work(rows, now - self.began, now, share());
+            let took = autocache.own_nanos().saturating_sub(self.began);
+            autocache.record_work(rows, took, autocache.nanos(), share());
         }
     }
 

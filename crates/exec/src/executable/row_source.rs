@@ -11,6 +11,7 @@ use crate::cached::page_cached::PageCachedSource;
 use crate::executable::environment::Environment;
 use crate::executable::row_ids::{numbered, numbered_sample};
 use crate::ops::functions::{Functions, Pickle};
+use crate::ops::slices::Slices;
 
 /// The number of rows of a chunk that is read from a block of unknown length. It is a constant, because it determines
 /// the input of a batched function.
@@ -20,7 +21,7 @@ const STREAM_ROWS: usize = 64;
 pub(crate) enum RowSource {
     Files(Arc<dyn Reader>, SourceIndex),
     Combined(Arc<dyn CombinedSource>, SourceIndex),
-    Items { dataset: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions> },
+    Items { dataset: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions>, slices: Slices },
     Generator { generator: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions> },
 }
 
@@ -48,7 +49,9 @@ impl RowSource {
         let pickle = |id: &BlobId| Ok::<_, Error>(Pickle { id: id.clone(), bytes: env.blobs.get(id)? });
         let functions = env.functions.clone();
         match source {
-            Source::MapDataset { blob, .. } => Ok(RowSource::Items { dataset: pickle(blob)?, schema, functions }),
+            Source::MapDataset { blob, .. } => {
+                Ok(RowSource::Items { dataset: pickle(blob)?, schema, functions, slices: Slices::default() })
+            }
             Source::Generator { blob, .. } => Ok(RowSource::Generator { generator: pickle(blob)?, schema, functions }),
             _ => {
                 let index = index.ok_or_else(|| Error::internal("a source of files needs its index"))?;
@@ -65,9 +68,11 @@ impl RowSource {
         match self {
             RowSource::Files(reader, _) => reader.gather(places),
             RowSource::Combined(rows, _) => rows.gather(places),
-            RowSource::Items { dataset, schema, functions } => {
+            RowSource::Items { dataset, schema, functions, slices } => {
                 let rows: Vec<u64> = places.iter().map(|p| p.row).collect();
-                functions.items(dataset, &rows, numbered(places), schema)
+                slices.call(rows.len(), &|slice| {
+                    functions.items(dataset, &rows[slice.clone()], numbered(&places[slice]), schema)
+                })
             }
             RowSource::Generator { .. } => Err(Error::internal("a generator has no rows to pick")),
         }

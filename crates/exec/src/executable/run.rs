@@ -14,6 +14,7 @@ use crate::ops::compiled_op::{CompiledOp, Kernel};
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{MeterInput, READ};
 use crate::skip::isolation::Isolation;
+use crate::threads::turns::between_rows;
 
 impl Executable {
     /// Computes one morsel and emits its chunks in order. A counted morsel yields exactly one chunk, which may be
@@ -110,6 +111,7 @@ impl Executable {
     ) -> Result<Chunk> {
         let batch = self.stages.aligned.map(|b| b.size);
         for op in ops {
+            between_rows();
             let ran = match (&op.kernel, known) {
                 (Kernel::Number(step), Some(known)) => known.number(&chunk, step),
                 _ => isolation.run(&chunk, &mut |chunk| op.run(chunk, batch, scratch)),

@@ -263,7 +263,7 @@ impl Shared {
     fn work(&self) {
         let mut scratch = Scratch::default();
         while let Some((number, task, announced)) = self.take_task(&mut scratch) {
-            scratch.share(&self.pool, number);
+            scratch.share(&self.pool, 0, number);
             let Task { epoch, split, chunk, .. } = task;
             let log = SpanLog::if_traced(ChunkPlace { stream: self.stream, epoch, split, chunk }, || None);
             scratch.log_spans(log.clone());

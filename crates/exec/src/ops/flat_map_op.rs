@@ -3,6 +3,7 @@
 //! Invariant: the rows of one row are bounded in number and bytes, and whether they exceed a bound depends on that row
 //! alone. The bound of a whole chunk ends the job, because no single row is the cause.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
@@ -14,6 +15,7 @@ use forebay_plan::{Op, Step};
 use crate::executable::environment::Environment;
 use crate::ops::determinism_check::{DeterminismCheck, Made};
 use crate::ops::functions::{Functions, MadeRows, Pickle, Randomness};
+use crate::ops::slices::Slices;
 
 /// A user's function, with all inputs of a call.
 pub(crate) struct FlatMapOp {
@@ -23,6 +25,7 @@ pub(crate) struct FlatMapOp {
     randomness: Option<Randomness>,
     functions: Arc<dyn Functions>,
     determinism: DeterminismCheck,
+    slices: Slices,
 }
 
 impl FlatMapOp {
@@ -31,8 +34,8 @@ impl FlatMapOp {
         let function = &op.function;
         let pickle = Pickle { id: function.blob.clone(), bytes: env.blobs.get(&function.blob)? };
         let randomness = function.with_rng.then_some(Randomness { seed, random: step.random });
-        let (functions, determinism) = (env.functions.clone(), DeterminismCheck::default());
-        Ok(Self { step: step.clone(), op: op.clone(), pickle, randomness, functions, determinism })
+        let (functions, determinism, slices) = (env.functions.clone(), DeterminismCheck::default(), Slices::default());
+        Ok(Self { step: step.clone(), op: op.clone(), pickle, randomness, functions, determinism, slices })
     }
 
     /// Returns the columns after it.
@@ -57,7 +60,8 @@ impl FlatMapOp {
         let (function, schema, count) = (&self.op.function, self.schema(), self.op.count);
         let call =
             |input: &Chunk| self.functions.flat_map(function, &self.pickle, input, self.randomness, schema, count);
-        let MadeRows { columns, counts } = call(&input)?;
+        let in_slice = |rows: Range<usize>| call(&input.slice(rows.start, rows.len()));
+        let MadeRows { columns, counts } = self.slices.call(input.num_rows(), &in_slice)?;
         self.check_bytes(&input, &columns, &counts)?;
         let again = |input: &Chunk| Ok(call(input)?.columns);
         let warning =

@@ -11,6 +11,7 @@ use crate::executable::environment::Environment;
 use crate::ops::batches::each_batch;
 use crate::ops::determinism_check::{DeterminismCheck, Made};
 use crate::ops::functions::{Functions, Pickle, Randomness};
+use crate::ops::slices::{Joined, Slices};
 
 /// A user's function, with all inputs of a call.
 pub(crate) struct FunctionOp {
@@ -23,6 +24,7 @@ pub(crate) struct FunctionOp {
     output: Option<Arc<Schema>>,
     keep_others: bool,
     determinism: DeterminismCheck,
+    slices: Slices,
 }
 
 impl FunctionOp {
@@ -44,6 +46,7 @@ impl FunctionOp {
             output,
             keep_others,
             determinism: DeterminismCheck::default(),
+            slices: Slices::default(),
         })
     }
 
@@ -70,7 +73,7 @@ impl FunctionOp {
         let made = |columns| Made { columns, counts: None };
         let Some(output) = &self.output else {
             let filter = |input: &Chunk| self.functions.filter(&function, &self.pickle, input, self.randomness);
-            let keep = filter(&input)?;
+            let keep = self.in_slices(&function, &input, &filter)?;
             let verdict: ArrayRef = Arc::new(keep.clone());
             let again = |input: &Chunk| Ok::<Vec<ArrayRef>, Error>(vec![Arc::new(filter(input)?)]);
             let warning =
@@ -78,7 +81,7 @@ impl FunctionOp {
             return Ok(self.warned(chunk.filter(&keep)?, warning));
         };
         let map = |input: &Chunk| self.functions.map(&function, &self.pickle, input, self.randomness, output);
-        let columns = map(&input)?;
+        let columns = self.in_slices(&function, &input, &map)?;
         let warning = self.determinism.check(&input, made(&columns), output, function.batched, &map);
         let mapped = if self.keep_others {
             output.fields().iter().zip(columns).try_fold(chunk.clone(), |c, (f, col)| c.with_column(f.clone(), col))?
@@ -86,6 +89,19 @@ impl FunctionOp {
             chunk.with_columns(output.clone(), columns)?
         };
         Ok(self.warned(mapped, warning))
+    }
+
+    /// Calls a function that sees one row at a time in slices, and any other once.
+    fn in_slices<T: Joined>(
+        &self,
+        function: &Function,
+        input: &Chunk,
+        call: &dyn Fn(&Chunk) -> Result<T>,
+    ) -> Result<T> {
+        if function.batched {
+            return call(input);
+        }
+        self.slices.call(input.num_rows(), &|rows| call(&input.slice(rows.start, rows.len())))
     }
 
     /// Attaches a warning to the chunk of its row.

@@ -11,6 +11,7 @@
 //! - `determinism_check`: calls functions twice for a few rows, and compares
 //! - `death_retry`: calls a function again when its process died
 //! - `batches`: cuts a chunk into the batches that a per-batch op sees
+//! - `slices`: calls a function for a few rows at a time, between which other jobs have their turn
 //! - `scratch`: the memory and counters that one thread reuses from morsel to morsel
 
 pub(crate) mod audio_op;
@@ -27,3 +28,4 @@ mod image_steps;
 pub(crate) mod mix_op;
 pub(crate) mod pad_op;
 pub(crate) mod scratch;
+pub(crate) mod slices;

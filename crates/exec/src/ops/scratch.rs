@@ -10,6 +10,7 @@ use crate::image::{self, Limits};
 use crate::profile::op_meter::{MeterInput, OpSlot, ThreadTally};
 use crate::profile::span_log::SpanLog;
 use crate::threads::row_pool::{PoolHandle, RowPool};
+use crate::threads::turns::own_nanos;
 
 /// The memory and counters that one thread reuses from morsel to morsel.
 #[derive(Default)]
@@ -22,9 +23,9 @@ pub struct Scratch {
 
 impl Scratch {
     /// Shares the rows of the next morsel with a pool. `order` is the morsel's place in the stream: the pool runs rows
-    /// of the lowest first.
-    pub fn share(&mut self, pool: &Arc<RowPool>, order: u64) {
-        self.pool = Some(PoolHandle { pool: pool.clone(), order });
+    /// of the lowest first. Until the rows of the morsel are done, this thread runs only rows of the same `stream`.
+    pub fn share(&mut self, pool: &Arc<RowPool>, stream: u64, order: u64) {
+        self.pool = Some(PoolHandle { pool: pool.clone(), stream, order });
     }
 
     /// Sets the log of the next morsel's spans.
@@ -38,19 +39,19 @@ impl Scratch {
         rows: usize,
         body: &(dyn Fn(usize, &mut Scratch) -> Result<()> + Sync),
     ) -> Result<()> {
-        let Some(PoolHandle { pool, order }) = self.pool.clone().filter(|_| rows > 1) else {
+        let Some(handle) = self.pool.clone().filter(|_| rows > 1) else {
             return (0..rows).try_for_each(|row| body(row, self));
         };
-        let Some(watch) = self.tally.watch() else { return pool.for_each_row(order, rows, self, body) };
-        let (began, spent) = (watch.nanos(), AtomicU64::new(0));
+        let Some(watch) = self.tally.watch() else { return handle.for_each_row(rows, self, body) };
+        let (began, spent) = (own_nanos(&*watch), AtomicU64::new(0));
         let timed = |row: usize, scratch: &mut Scratch| {
-            let began = watch.nanos();
+            let began = own_nanos(&*watch);
             let done = body(row, scratch);
-            spent.fetch_add(watch.nanos() - began, Relaxed);
+            spent.fetch_add(own_nanos(&*watch).saturating_sub(began), Relaxed);
             done
         };
-        let done = pool.for_each_row(order, rows, self, &timed);
-        self.tally.shared(spent.into_inner(), watch.nanos() - began);
+        let done = handle.for_each_row(rows, self, &timed);
+        self.tally.shared(spent.into_inner(), own_nanos(&*watch).saturating_sub(began));
         done
     }
 
@@ -66,7 +67,7 @@ impl Scratch {
         body: &(dyn Fn(usize, &mut Scratch) -> Result<()> + Sync),
     ) -> Result<()> {
         match self.pool.clone().filter(|_| chunks > 1) {
-            Some(PoolHandle { pool, order }) => pool.for_each_row(order, chunks, self, body),
+            Some(handle) => handle.for_each_row(chunks, self, body),
             None => (0..chunks).try_for_each(|chunk| body(chunk, self)),
         }
     }

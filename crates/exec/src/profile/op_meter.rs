@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::lock::lock;
 use crate::profile::span_log::SpanLog;
+use crate::threads::turns::own_nanos;
 
 /// Morsels that are timed before a meter starts to sample them.
 const FIRST: u64 = 32;
@@ -174,7 +175,7 @@ impl ThreadTally {
     /// Starts to time a call of an op.
     pub(crate) fn start(&self) -> OpTimer {
         OpTimer {
-            metered: self.watch.as_ref().map(|watch| (watch.nanos(), self.apart)),
+            metered: self.watch.as_ref().map(|watch| (own_nanos(&**watch), self.apart)),
             traced: self.log.as_ref().map(|_| tracer().now()),
         }
     }
@@ -218,7 +219,7 @@ impl ThreadTally {
             self.calls.push((slot, start, tracer().now()));
         }
         if let Some((watch, (began, apart))) = self.watch.as_ref().zip(timer.metered) {
-            let here = watch.nanos().saturating_sub(began) as i64;
+            let here = own_nanos(&**watch).saturating_sub(began) as i64;
             let nanos = (here + self.apart - apart).max(0) as u64;
             self.add(slot, &OpCounters { nanos, ..OpCounters::default() });
         }
@@ -303,7 +304,7 @@ mod tests {
         let meter = OpMeter::new(Arc::new(Ticking::default()));
         let slot = meter.slot(&[3]);
         let mut scratch = Scratch::default();
-        scratch.share(&Arc::new(RowPool::new(|| {})), 0);
+        scratch.share(&Arc::new(RowPool::new(|| {})), 0, 0);
         meter.begin(&mut scratch.tally);
         let done = scratch.metered(slot, MeterInput::Places(8), |scratch| {
             scratch.for_each_row(8, &|_, _| Ok(()))?;

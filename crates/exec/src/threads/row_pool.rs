@@ -2,7 +2,8 @@
 //!
 //! A thread that runs a morsel opens its rows as [`ParallelRows`]. Every thread of the pool, including that thread,
 //! takes the next row of the oldest open set (by the morsel's place in the stream), runs it, and takes another. The
-//! bits of a row do not depend on the thread.
+//! bits of a row do not depend on the thread. A thread with a set of its own takes only rows of the same stream, and
+//! before each of them other jobs may have their turn (see `turns`); no thread takes rows of its set meanwhile.
 //!
 //! Invariants: rows of a set start in order, and none starts after a failure, so the error of a set is the error of its
 //! first bad row. The pool never calls the closure of a set after [`RowPool::for_each_row`] has returned.
@@ -10,11 +11,13 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use forebay_core::{Error, ErrorKind, Result};
 
 use crate::ops::scratch::Scratch;
 use crate::panic::panicked;
+use crate::threads::turns::between_rows;
 
 type Body<'a> = dyn Fn(usize, &mut Scratch) -> Result<()> + Sync + 'a;
 
@@ -41,6 +44,10 @@ type Key = (u64, u64);
 /// The rows of one morsel that the threads share.
 struct ParallelRows {
     body: &'static Body<'static>,
+    stream: u64,
+    opener: ThreadId,
+    /// Its thread waits for its turn.
+    is_held: bool,
     rows: usize,
     next: usize,
     running: usize,
@@ -62,7 +69,7 @@ impl RowPool {
 
     /// Says whether an open set has a row that no thread has started.
     pub fn has_work(&self) -> bool {
-        self.lock().open.values().any(ParallelRows::has_next)
+        self.lock().open.values().any(ParallelRows::is_free)
     }
 
     /// Runs rows of open sets until none is left.
@@ -72,7 +79,7 @@ impl RowPool {
 
     /// As [`RowPool::run_shared`], but starts a row only while `go_on` holds.
     pub fn run_shared_while(&self, scratch: &mut Scratch, go_on: &dyn Fn() -> bool) {
-        while go_on() && self.run_next(scratch) {}
+        while go_on() && self.run_next(None, scratch) {}
     }
 
     /// Starts no more rows. Open sets, and all later ones, end in an error.
@@ -82,27 +89,51 @@ impl RowPool {
         state.open.values_mut().for_each(ParallelRows::stop);
     }
 
+    /// Keeps the rows of this thread's sets from all threads, until [`RowPool::let_go`].
+    pub fn hold(&self) {
+        self.set_held(true);
+    }
+
+    /// Ends [`RowPool::hold`].
+    pub fn let_go(&self) {
+        self.set_held(false);
+    }
+
+    fn set_held(&self, is_held: bool) {
+        let own = thread::current().id();
+        let mut state = self.lock();
+        state.open.values_mut().filter(|open| open.opener == own).for_each(|open| open.is_held = is_held);
+    }
+
     /// Runs `body` for rows `0..rows` with all idle threads of the pool, and returns when all rows are done. `order` is
     /// the morsel's place in the stream.
-    pub(crate) fn for_each_row(&self, order: u64, rows: usize, scratch: &mut Scratch, body: &Body<'_>) -> Result<()> {
+    fn for_each_row(
+        &self,
+        (stream, order): (u64, u64),
+        rows: usize,
+        scratch: &mut Scratch,
+        body: &Body<'_>,
+    ) -> Result<()> {
         // SAFETY: only the lifetime changes. `OpenRows` removes the set, and waits for the rows that run, before this
         // function returns or unwinds; no thread calls the closure of a set that was removed.
         let body = unsafe { std::mem::transmute::<&Body<'_>, &'static Body<'static>>(body) };
-        let opened = self.open(order, rows, body);
+        let opened = self.open((stream, order), rows, body);
         (self.wake)();
         while !self.is_done(opened.key) {
-            if !self.run_next(scratch) {
+            between_rows();
+            if !self.run_next(Some(stream), scratch) {
                 break;
             }
         }
         opened.close()
     }
 
-    fn open(&self, order: u64, rows: usize, body: &'static Body<'static>) -> OpenRows<'_> {
+    fn open(&self, (stream, order): (u64, u64), rows: usize, body: &'static Body<'static>) -> OpenRows<'_> {
         let mut state = self.lock();
         state.opened += 1;
         let key = (order, state.opened);
-        let mut open = ParallelRows { body, rows, next: 0, running: 0, error: None };
+        let opener = thread::current().id();
+        let mut open = ParallelRows { body, stream, opener, is_held: false, rows, next: 0, running: 0, error: None };
         if state.stopped {
             open.stop();
         }
@@ -110,9 +141,9 @@ impl RowPool {
         OpenRows { pool: self, key }
     }
 
-    /// Runs one row of the oldest set that has one left; returns false when none has.
-    fn run_next(&self, scratch: &mut Scratch) -> bool {
-        let Some(Claim { key, body, row }) = self.claim() else { return false };
+    /// Runs one row of the oldest set (of a stream) that has one left; returns false when none has.
+    fn run_next(&self, stream: Option<u64>, scratch: &mut Scratch) -> bool {
+        let Some(Claim { key, body, row }) = self.claim(stream) else { return false };
         let ran = catch_unwind(AssertUnwindSafe(|| body(row, scratch))).unwrap_or_else(|panic| {
             // A panic may have left the scratch inconsistent.
             scratch.reset();
@@ -128,9 +159,10 @@ impl RowPool {
         true
     }
 
-    fn claim(&self) -> Option<Claim> {
+    fn claim(&self, stream: Option<u64>) -> Option<Claim> {
         let mut state = self.lock();
-        let (&key, open) = state.open.iter_mut().find(|(_, l)| l.has_next())?;
+        let is_of = |open: &ParallelRows| stream.is_none_or(|stream| open.stream == stream);
+        let (&key, open) = state.open.iter_mut().find(|(_, open)| open.is_free() && is_of(open))?;
         let row = open.next;
         open.next += 1;
         open.running += 1;
@@ -150,6 +182,11 @@ impl RowPool {
 impl ParallelRows {
     fn has_next(&self) -> bool {
         self.next < self.rows
+    }
+
+    /// Says whether a thread may start a row.
+    fn is_free(&self) -> bool {
+        self.has_next() && !self.is_held
     }
 
     fn is_done(&self) -> bool {
@@ -208,11 +245,19 @@ impl Drop for OpenRows<'_> {
     }
 }
 
-/// The pool of a thread, and the place in the stream of the morsel that the thread runs.
+/// The pool of a thread, and the stream and place in it of the morsel that the thread runs.
 #[derive(Clone)]
 pub(crate) struct PoolHandle {
     pub(crate) pool: Arc<RowPool>,
+    pub(crate) stream: u64,
     pub(crate) order: u64,
+}
+
+impl PoolHandle {
+    /// Runs `body` for rows `0..rows` with the pool, and returns when all rows are done.
+    pub(crate) fn for_each_row(&self, rows: usize, scratch: &mut Scratch, body: &Body<'_>) -> Result<()> {
+        self.pool.for_each_row((self.stream, self.order), rows, scratch, body)
+    }
 }
 
 #[cfg(test)]
@@ -244,7 +289,7 @@ mod tests {
                     counts[row].fetch_add(1, SeqCst);
                     Ok(())
                 };
-                pool.for_each_row(0, counts.len(), &mut Scratch::default(), &count).expect("no row fails");
+                pool.for_each_row((0, 0), counts.len(), &mut Scratch::default(), &count).expect("no row fails");
             }
             done.store(true, SeqCst);
         });
@@ -276,12 +321,12 @@ mod tests {
                     }
                     pool.run_shared(&mut Scratch::default());
                 });
-                let error = pool.for_each_row(0, 100, &mut Scratch::default(), &body).expect_err("fails");
+                let error = pool.for_each_row((0, 0), 100, &mut Scratch::default(), &body).expect_err("fails");
                 assert_eq!(error.message(), "row 3");
                 helper.join().expect("no panic");
             });
         }
-        let error = pool.for_each_row(0, 2, &mut Scratch::default(), &|_, _| panic!("boom")).expect_err("fails");
+        let error = pool.for_each_row((0, 0), 2, &mut Scratch::default(), &|_, _| panic!("boom")).expect_err("fails");
         assert!(error.message().contains("boom"), "{error}");
     }
 
@@ -297,7 +342,7 @@ mod tests {
             Ok(())
         };
         for _ in 0..2 {
-            let error = pool.for_each_row(0, 100, &mut Scratch::default(), &body).expect_err("stopped");
+            let error = pool.for_each_row((0, 0), 100, &mut Scratch::default(), &body).expect_err("stopped");
             assert_eq!((error.kind(), ran.load(SeqCst)), (ErrorKind::Closed, 3));
         }
     }
@@ -312,14 +357,46 @@ mod tests {
         };
         let new = |row: usize, scratch: &mut Scratch| {
             if row == 0 {
-                pool.for_each_row(1, 2, scratch, &old)?;
+                pool.for_each_row((0, 1), 2, scratch, &old)?;
             }
             ran.lock().expect("no panic").push(("new", row));
             Ok(())
         };
-        pool.for_each_row(2, 2, &mut Scratch::default(), &new).expect("no row fails");
+        pool.for_each_row((0, 2), 2, &mut Scratch::default(), &new).expect("no row fails");
         let ran = ran.into_inner().expect("no panic");
         assert_eq!(ran[..2], [("old", 0), ("old", 1)]);
         assert_eq!(ran.len(), 4);
+    }
+
+    #[test]
+    fn no_thread_takes_rows_of_another_stream_or_of_a_set_whose_thread_waits() {
+        let pool = pool();
+        let ran = Mutex::new(Vec::new());
+        let take = || ran.lock().expect("no panic");
+        let other = |row: usize, _: &mut Scratch| {
+            take().push(("other", row));
+            Ok(())
+        };
+        let own = |row: usize, scratch: &mut Scratch| {
+            take().push(("own", row));
+            if row == 0 {
+                // As while the thread of `own` waits for its turn: another thread comes by, and another job runs.
+                pool.hold();
+                assert!(!pool.has_work());
+                pool.run_shared(scratch);
+                std::thread::scope(|scope| {
+                    let other_job = || pool.for_each_row((7, 2), 2, &mut Scratch::default(), &other);
+                    scope.spawn(other_job).join().expect("no panic").expect("no row fails");
+                });
+                assert_eq!(*take(), [("own", 0), ("other", 0), ("other", 1)]);
+                pool.let_go();
+                // The rows of `own` are older, and not of this stream.
+                pool.for_each_row((7, 2), 2, scratch, &other)?;
+                assert_eq!(take().len(), 5);
+            }
+            Ok(())
+        };
+        pool.for_each_row((1, 1), 3, &mut Scratch::default(), &own).expect("no row fails");
+        assert_eq!(take()[5..], [("own", 1), ("own", 2)]);
     }
 }

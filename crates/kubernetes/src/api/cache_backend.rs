@@ -121,6 +121,9 @@ pub(crate) struct Forebay {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) tiered_storage: Vec<Tier>,
+    /// Whether a node reads all remote files into its tier once it has a pod, after the reads of pods [default: false]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) prefetch: bool,
 }
 
 /// A storage tier.

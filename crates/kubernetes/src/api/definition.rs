@@ -1,4 +1,5 @@
-//! The CustomResourceDefinitions, generated from the Rust types. `deploy/kubernetes/crd.yaml` is this text.
+//! The CustomResourceDefinitions, generated from the Rust types. `deploy/kubernetes/crd.yaml` and
+//! `crd-rules.yaml` are this text.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -6,6 +7,26 @@ use serde_json::{Value, json};
 
 use super::CacheBackend;
 use super::service::ForebayService;
+
+/// The rules of a cache in CEL, with the messages of the API server: faults that the operator reports, too. `kubectl` does
+/// not apply definitions with rules to servers before 1.25.
+const CACHE_RULES: [(&str, &str); 3] = [
+    (
+        "!has(oldSelf.cacheEngine) || !has(oldSelf.cacheEngine.forebay) || \
+         (self.cacheEngine == oldSelf.cacheEngine && self.dataset == oldSelf.dataset)",
+        "a volume of the engine forebay cannot change: delete the cache and create it again",
+    ),
+    (
+        "!has(self.cacheEngine.forebay) || !has(self.options) || !has(self.options.minCachedPercent) || \
+         self.options.minCachedPercent == 0",
+        "the engine forebay reports no percentage: leave out options.minCachedPercent",
+    ),
+    (
+        "!has(self.cacheEngine.forebay) || self.dataset.dataSources.size() < 2 || \
+         self.dataset.dataSources.all(source, has(source.subDirName))",
+        "with the engine forebay each of several sources needs a subDirName",
+    ),
+];
 
 /// Returns the definition of services, as JSON.
 fn service() -> Value {
@@ -33,7 +54,8 @@ fn schema(definition: &mut Value) -> &mut Value {
 /// Returns the definition of caches, as JSON.
 ///
 /// The Rust types have optional fields, because old objects may lack them. The schema requires them of new objects.
-fn cache() -> Value {
+/// `with_rules` adds [`CACHE_RULES`].
+fn cache(with_rules: bool) -> Value {
     let mut definition = json_of(CacheBackend::crd());
     let schema = schema(&mut definition);
     let spec = schema.pointer_mut("/properties/spec").expect("a spec is described");
@@ -51,14 +73,26 @@ fn cache() -> Value {
         let tiers = format!("/properties/cacheEngine/properties/{engine}/properties/tieredStorage/items");
         require(spec, &tiers, &["cachePath", "quota", "mediumType"]);
     }
+    if with_rules {
+        spec["x-kubernetes-validations"] =
+            json!(CACHE_RULES.map(|(rule, message)| json!({"rule": rule, "message": message})));
+    }
     without_defaults(schema);
     definition
 }
 
 /// Returns the definitions as YAML.
 pub(crate) fn yaml() -> String {
-    let yaml = |definition| serde_saphyr::to_string(&definition).expect("a definition is YAML");
-    format!("{}---\n{}", yaml(cache()), yaml(service()))
+    format!("{}---\n{}", text(&cache(false)), text(&service()))
+}
+
+/// Returns the definition of caches with rules, for servers from 1.25 on, as YAML.
+pub(crate) fn yaml_with_rules() -> String {
+    text(&cache(true))
+}
+
+fn text(definition: &Value) -> String {
+    serde_saphyr::to_string(definition).expect("a definition is YAML")
 }
 
 fn at<'a>(spec: &'a mut Value, path: &str) -> &'a mut Value {

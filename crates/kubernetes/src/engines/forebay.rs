@@ -5,6 +5,7 @@
 //! | attribute | value |
 //! |---|---|
 //! | `sources` | JSON: a list of `{"location": URI, "subDirName": folder}`; the folder is absent for a single source at the root |
+//! | `prefetch` | `true`: the driver reads all remote files into the tier; absent otherwise |
 //! | `tiers` | JSON: a list of `{"path": folder on the node, "quota": bytes, "medium": MEM, SSD or HDD}`, the fastest first |
 //!
 //! A volume is cluster-scoped, so a namespaced cache cannot own it. The volume has the cache's uid as a label, and the
@@ -44,6 +45,11 @@ impl Engine for Forebay {
         if length > 253 {
             return Err(format!("{namespace}/{name} makes a name of {length} characters: at most 253"));
         }
+        if cache.spec.min_cached() > 0.0 {
+            let fault =
+                "spec.options.minCachedPercent is above 0: the engine forebay reports no percentage, so leave it out";
+            return Err(fault.to_owned());
+        }
         let sources = cache.spec.sources();
         for (i, source) in sources.iter().enumerate() {
             let at = format!("spec.dataset.dataSources[{i}]");
@@ -66,16 +72,18 @@ impl Engine for Forebay {
 
     fn children(&self, cache: &CacheBackend) -> Vec<Child> {
         let Key { namespace, name } = key(cache);
-        let tiers =
-            cache.spec.cache_engine.as_ref().and_then(|e| e.forebay.as_ref()).map(|f| f.tiered_storage.as_slice());
-        let tiers = tiers.unwrap_or_default();
+        let engine = cache.spec.cache_engine.as_ref().and_then(|engine| engine.forebay.as_ref());
+        let tiers = engine.map_or(&[][..], |engine| &engine.tiered_storage);
         let total: f64 = tiers.iter().filter_map(|tier| bytes(&tier.quota)).sum();
         let size = if total >= 1.0 { format!("{total:.0}") } else { SIZE.to_owned() };
         let sources = json!(cache.spec.sources()).to_string();
         let volume_name = volume(&namespace, &name);
+        let mut attributes = json!({"sources": sources, "tiers": tiers_attribute(tiers)});
+        if engine.is_some_and(|engine| engine.prefetch) {
+            attributes["prefetch"] = json!("true");
+        }
         let source = json!({
-            "driver": DRIVER, "volumeHandle": volume_name, "readOnly": true,
-            "volumeAttributes": {"sources": sources, "tiers": tiers_attribute(tiers)},
+            "driver": DRIVER, "volumeHandle": volume_name, "readOnly": true, "volumeAttributes": attributes,
         });
         let volume = json!({
             "accessModes": ["ReadOnlyMany"], "capacity": {"storage": size}, "storageClassName": CLASS,

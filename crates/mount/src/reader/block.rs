@@ -1,11 +1,12 @@
-//! Blocks: requested or received ranges of a file; and the memory budget of all blocks.
+//! Blocks: requested or received ranges of a file; and the memory budget of all blocks, with the number of reads that
+//! wait for a store.
 //!
 //! Invariant: one thread receives the bytes of a block, and other threads wait for that thread. Bound: the read-ahead
 //! blocks of a mount have at most [`AHEAD_BYTES_MAX`] bytes together, and each thread has at most one block for its own
 //! read.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{Error, Result};
@@ -14,9 +15,35 @@ use forebay_io::{Arriving, TreeFile};
 /// Most bytes of read-ahead of a mount.
 pub const AHEAD_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes of all blocks of a mount.
+/// Bytes of all blocks of a mount, and its reads that wait for a store.
 #[derive(Debug, Default)]
-pub(crate) struct AheadBudget(AtomicU64);
+pub(crate) struct AheadBudget {
+    bytes: AtomicU64,
+    reads: AtomicUsize,
+}
+
+impl AheadBudget {
+    /// Counts a read that waits for a store, until the result is dropped.
+    pub(crate) fn read(&self) -> Reading<'_> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        Reading(self)
+    }
+
+    /// Says whether a read of a program waits for a store.
+    pub(crate) fn is_read(&self) -> bool {
+        self.reads.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// A read that waits for a store.
+#[derive(Debug)]
+pub(crate) struct Reading<'a>(&'a AheadBudget);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.reads.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 #[derive(Debug)]
 struct Taken {
@@ -28,14 +55,14 @@ impl Taken {
     /// Reserves bytes of the budget; with `must`, also above its limit.
     fn take(budget: &Arc<AheadBudget>, bytes: u64, must: bool) -> Option<Self> {
         let taken = Self { budget: budget.clone(), bytes };
-        let before = budget.0.fetch_add(bytes, Ordering::Relaxed);
+        let before = budget.bytes.fetch_add(bytes, Ordering::Relaxed);
         (must || before + bytes <= AHEAD_BYTES_MAX).then_some(taken)
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.budget.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

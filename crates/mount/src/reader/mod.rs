@@ -51,7 +51,9 @@ impl OpenFile {
         if len == 0 {
             return Ok(reply(&[]));
         }
-        let blocks = if self.file.holds(offset..offset + len as u64) { Vec::new() } else { self.blocks(offset, len) };
+        let is_held = self.file.holds(offset..offset + len as u64);
+        let _reading = (!is_held).then(|| self.budget.read());
+        let blocks = if is_held { Vec::new() } else { self.blocks(offset, len) };
         if let [block] = &blocks[..] {
             let bytes = block.bytes(&self.file).inspect_err(|_| self.start_again())?;
             let from = (offset - block.start()) as usize;

@@ -1,7 +1,7 @@
 //! The threads that compute. They take work from consumers in turn (see `fair_queue`), and of each consumer the morsels
 //! of its oldest leases first. Several threads share a split that has several morsels, and the rows of one morsel. A
-//! source block is one task, which gives way to other consumers between two of its chunks (see `turn`). A job without a
-//! thread comes before the rows that threads share: it waits for one row of a thread that helps, or else for one morsel.
+//! source block is one task. A task gives way to other consumers between two of its rows, or of its chunks (see `turn`).
+//! A job without a thread comes before the rows that threads share.
 //!
 //! They are threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at
 //! once as the worker was configured with. A thread that waits (for a slow consumer, or before it retries a storage)
@@ -12,18 +12,19 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Epoch, Ordinal};
-use forebay_exec::{RowPool, Scratch, ThreadCpuTime};
+use forebay_exec::{RowPool, Scratch, ThreadCpuTime, set_turns};
 use forebay_io::WindowAnnouncement;
 use forebay_plan::Morsel;
 
 use crate::compute::fair_queue::{Charge, Eligibility, FairQueue, Flow};
 use crate::compute::run::{block, morsel};
-use crate::compute::turn::{Paused, Turn};
+use crate::compute::turn::{Paused, Schedule, ThreadTurns, Turn};
 use crate::compute::watchdog::{TaskId, Watchdog, WatchedThread};
 use crate::lock::lock;
 use crate::splits::jobs::Prepared;
@@ -42,7 +43,7 @@ thread_local! {
 /// An entry of the queue.
 enum Queued {
     Split(QueuedSplit),
-    /// A block whose thread waits for its turn.
+    /// A task whose thread waits for its turn.
     Paused(Paused),
 }
 
@@ -86,7 +87,7 @@ impl QueuedSplit {
 enum Task {
     Morsel(Arc<SplitBuffer>, Arc<Prepared>, u64, (u64, Morsel), u64),
     Block(QueuedSplit, Option<WindowAnnouncement>),
-    /// A block's thread goes on; this thread takes other work.
+    /// The thread of a task goes on; this thread takes other work.
     Resume(Paused),
     /// Rows of a morsel that another thread has begun.
     Help,
@@ -97,7 +98,7 @@ struct State {
     queue: FairQueue<Queued>,
     pushed: u64,
     watchdog: Watchdog,
-    /// The blocks that were paused and whose turn it is, until their threads see that.
+    /// The tasks that were paused and whose turn it is, until their threads see that.
     resumed: BTreeMap<TaskId, Charge>,
     threads: usize,
     /// Threads that may compute at once.
@@ -106,7 +107,7 @@ struct State {
 }
 
 impl State {
-    /// Lets a paused block go on.
+    /// Lets a paused task go on.
     fn resume(&mut self, paused: &Paused, charge: Charge) {
         self.watchdog.go_on(Instant::now(), paused.id);
         self.resumed.insert(paused.id, charge);
@@ -121,7 +122,7 @@ pub(crate) struct Pool {
 pub(crate) struct PoolShared {
     state: Mutex<State>,
     work: Condvar,
-    /// Notified when a paused block goes on.
+    /// Notified when a paused task goes on.
     turns: Condvar,
     /// The function that a thread calls first.
     on_start: fn(),
@@ -221,6 +222,16 @@ impl Drop for Pool {
     }
 }
 
+impl Schedule for Arc<PoolShared> {
+    fn next_turn(&self, turn: &mut Turn) -> Duration {
+        PoolShared::next_turn(self, turn)
+    }
+
+    fn aside(&self, wait: &mut dyn FnMut()) {
+        PoolShared::aside(self, wait);
+    }
+}
+
 /// Wakes the threads that wait. They look for work under the state's lock, so this takes it, and none misses the
 /// wake-up.
 fn wake(shared: Weak<PoolShared>) -> impl Fn() + Send + Sync {
@@ -284,22 +295,24 @@ impl PoolShared {
 
     fn work(self: Arc<Self>) {
         let (mut scratch, processor) = (Scratch::default(), ThreadCpuTime::of_this_thread());
+        set_turns(Rc::new(ThreadTurns { schedule: self.clone(), started: Instant::now() }));
         while let Some((task, charge, id)) = self.take_task(&processor) {
             CURRENT.set(id);
-            let (began, mut charged) = (Instant::now(), charge);
-            let mut since = began;
+            let began = Instant::now();
+            let mut begin = |split: &SplitBuffer, job: &Prepared, order, is_free| {
+                let flow = (split.key.job, split.key.consumer);
+                scratch.share(&self.row_pool, flow.0, order);
+                Turn { id, flow, share: job.share, order, charge, since: began, is_free }.begin();
+            };
             match task {
                 Task::Morsel(split, job, run, next, order) => {
-                    scratch.share(&self.row_pool, order);
+                    begin(&split, &job, order, true);
                     morsel(&self, &mut scratch, &split, &job, run, next);
                 }
                 Task::Block(entry, announced) => {
-                    scratch.share(&self.row_pool, entry.order);
-                    let (split, job, order) = (&entry.split, &entry.job, entry.order);
-                    let flow = (split.key.job, split.key.consumer);
-                    let mut turn = Turn { id, flow, share: job.share, order, charge: charged, since };
-                    block(&self, &mut scratch, (split, job, entry.run), (entry.morsels, announced), &mut turn);
-                    (charged, since) = (turn.charge, turn.since);
+                    let (split, job) = (&entry.split, &entry.job);
+                    begin(split, job, entry.order, announced.is_none());
+                    block(&self, &mut scratch, (split, job, entry.run), (entry.morsels, announced));
                 }
                 // `take_task` resumes the block's thread itself.
                 Task::Resume(_) => {}
@@ -312,7 +325,7 @@ impl PoolShared {
             let mut state = lock(&self.state);
             let held_up = state.watchdog.held_up();
             state.watchdog.end(id);
-            if let Some(charge) = charged {
+            if let Some(Turn { charge: Some(charge), since, .. }) = Turn::end() {
                 state.queue.settle(charge, since.elapsed());
             }
             drop(state);
@@ -360,16 +373,19 @@ impl PoolShared {
         }
     }
 
-    /// Ends a part of a block, and begins the next one once it is its turn.
-    pub(crate) fn next_turn(self: &Arc<Self>, turn: &mut Turn) {
+    /// Ends a part of a task, and begins the next one once it is its turn. Returns how long it has waited.
+    pub(crate) fn next_turn(self: &Arc<Self>, turn: &mut Turn) -> Duration {
+        let began = Instant::now();
         let mut state = lock(&self.state);
         if let Some(charge) = turn.charge.take() {
-            state.queue.correct(charge, turn.since.elapsed());
+            state.queue.correct(charge, began.saturating_duration_since(turn.since));
         }
         let is_due = state.queue.is_due(turn.flow, state.watchdog.eligibility(state.threads_max));
         if is_due && state.watchdog.computing() >= state.threads_max && self.can_replace(&mut state, turn.id) {
             let paused = Queued::Paused(Paused { id: turn.id, order: turn.order });
             state.queue.give_way(turn.flow, turn.share, paused, Queued::comes_before(turn.order));
+            // Threads that help must not compute what waits.
+            self.row_pool.hold();
             self.work.notify_one();
             while !state.stop {
                 turn.charge = state.resumed.remove(&turn.id);
@@ -378,10 +394,14 @@ impl PoolShared {
                 }
                 state = self.turns.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
+            self.row_pool.let_go();
+            drop(state);
+            self.work.notify_all();
         } else {
             turn.charge = Some(state.queue.go_on(turn.flow, false));
         }
         turn.since = Instant::now();
+        turn.since.saturating_duration_since(began)
     }
 
     /// Takes a thread out of the computing threads, if another thread takes its place.
@@ -397,13 +417,17 @@ impl PoolShared {
 
     /// Runs `wait`, for the block's consumer, while another thread may compute in this one's place. The wait is not
     /// charged.
-    pub(crate) fn wait_for_consumer<T>(self: &Arc<Self>, turn: &mut Turn, wait: impl FnOnce() -> T) -> T {
-        if let Some(charge) = turn.charge.take() {
-            lock(&self.state).queue.correct(charge, turn.since.elapsed());
-        }
+    pub(crate) fn wait_for_consumer<T>(self: &Arc<Self>, wait: impl FnOnce() -> T) -> T {
+        Turn::with(|turn| {
+            if let Some(charge) = turn.charge.take() {
+                lock(&self.state).queue.correct(charge, turn.since.elapsed());
+            }
+        });
         let waited = self.aside(wait);
-        turn.charge = Some(lock(&self.state).queue.go_on(turn.flow, true));
-        turn.since = Instant::now();
+        Turn::with(|turn| {
+            turn.charge = Some(lock(&self.state).queue.go_on(turn.flow, true));
+            turn.since = Instant::now();
+        });
         waited
     }
 

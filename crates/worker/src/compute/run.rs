@@ -8,10 +8,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use forebay_core::{ChunkPlace, ConsumerIndex, Epoch, Error, ErrorKind, Result, Span, Track, tracer};
-use forebay_exec::{MorselRequest, Scratch, SpanLog, panicked};
+use forebay_exec::{MorselRequest, Scratch, SpanLog, panicked, waited};
 use forebay_io::WindowAnnouncement;
 use forebay_plan::Morsel;
 
@@ -37,7 +37,7 @@ pub(crate) fn morsel(
         return split.fail(run, index, error);
     }
     let Decision::Compute(mut in_flight) = decide_or_wait(pool, split, job, run, index) else { return };
-    let began = Instant::now();
+    let mut own = OwnTime::begin();
     let mut put = false;
     let done = with_retries(pool, || {
         attempt(scratch, split, job, (index, morsel), &mut |produced| {
@@ -53,7 +53,25 @@ pub(crate) fn morsel(
         Ok(()) => split.fail(run, index, Error::internal("a counted morsel gave no chunk")),
         Err(error) => split.fail(run, index, error),
     }
-    split.count_time(began.elapsed() + pool.take_helped());
+    split.count_time(own.take() + pool.take_helped());
+}
+
+/// The time that this thread computes: without its waits for turns.
+struct OwnTime {
+    began: Instant,
+    waited: u64,
+}
+
+impl OwnTime {
+    fn begin() -> Self {
+        Self { began: Instant::now(), waited: waited() }
+    }
+
+    /// Returns the time since it began, and begins again.
+    fn take(&mut self) -> Duration {
+        let Self { began, waited } = std::mem::replace(self, Self::begin());
+        self.began.saturating_duration_since(began).saturating_sub(Duration::from_nanos(self.waited - waited))
+    }
 }
 
 /// Decides how to get a chunk, after waiting for another thread that computes it. If that takes too long, it is
@@ -74,10 +92,9 @@ pub(crate) fn block(
     scratch: &mut Scratch,
     (split, job, run): (&SplitBuffer, &Prepared, u64),
     (morsels, mut announced): (impl Iterator<Item = (u64, Morsel)>, Option<WindowAnnouncement>),
-    turn: &mut Turn,
 ) {
     let mut next = 0;
-    let mut began = Instant::now();
+    let mut own = OwnTime::begin();
     for (_, morsel) in morsels {
         let start = next;
         let done = with_retries(pool, || {
@@ -87,6 +104,7 @@ pub(crate) fn block(
                 index += 1;
                 // Chunks may come from a cache, or wait for the consumer: other windows must not wait for them.
                 announced.take();
+                Turn::with(|turn| turn.is_free = true);
                 pool.go_on();
                 if here < next {
                     return Ok(());
@@ -94,24 +112,23 @@ pub(crate) fn block(
                 next = index;
                 split.count_rows(produced.chunk.num_rows());
                 // Counted here and not at the end, which may be far away; without the time of waiting for the consumer.
-                split.count_time(began.elapsed() + pool.take_helped());
-                began = Instant::now();
+                split.count_time(own.take() + pool.take_helped());
                 if !split.wants(here) {
                     return if split.is_stale(run) || pool.is_stopped() { Err(stale()) } else { Ok(()) };
                 }
                 loop {
                     match split.put(run, here, &produced, true) {
                         PutOutcome::Kept => {
-                            pool.next_turn(turn);
-                            began = Instant::now();
+                            Turn::with(|turn| pool.next_turn(turn));
+                            own = OwnTime::begin();
                             return Ok(());
                         }
                         PutOutcome::Stale => return Err(stale()),
                         PutOutcome::Full => {
-                            if !pool.wait_for_consumer(turn, || split.wait_for_room(run)) {
+                            if !pool.wait_for_consumer(|| split.wait_for_room(run)) {
                                 return Err(stale());
                             }
-                            began = Instant::now();
+                            own = OwnTime::begin();
                         }
                     }
                 }

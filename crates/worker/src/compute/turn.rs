@@ -1,33 +1,98 @@
-//! The turns of a source block, which is one long task: between two of its chunks, it lets consumers compute that have
-//! waited longer.
+//! The turns of a task on its thread: between two rows of a morsel, or two chunks of a source block, it lets consumers
+//! compute that have waited longer.
 //!
-//! The block's thread waits, and another thread computes in its place. The block is an entry of the queue meanwhile, in
-//! front of its consumer's later splits. So a new consumer waits for one chunk of other consumers, however long their
-//! splits are. Only the time in which a block computes is charged to its consumer, not that of waiting for the consumer
-//! to read.
+//! The thread of the task waits, and another thread computes in its place. The task is an entry of the queue meanwhile,
+//! in front of its consumer's later splits. So a new consumer waits for one row or [`SLICE`] of other consumers, however
+//! long their morsels are. Only the time in which a task computes is charged to its consumer, not that of waiting.
 //!
-//! `PoolShared::next_turn` decides. Bound: a block pauses only while there is a thread in its place, of which the pool bounds the number.
+//! [`Schedule`] decides: it is the pool. Bound: a task pauses only while there is a thread in its place, of which the pool
+//! bounds the number.
 
-use std::time::Instant;
+#![expect(clippy::disallowed_methods, reason = "it measures how long a task computes")]
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use forebay_exec::{Turns, add_waited};
 
 use crate::compute::fair_queue::{Charge, Flow, Share};
 use crate::compute::watchdog::TaskId;
 
-/// A block whose thread waits for its turn.
+/// How long a task computes before it looks whether another consumer has waited longer.
+const SLICE: Duration = Duration::from_millis(10);
+
+thread_local! {
+    /// The turn of this thread's task; `None` while it has none, or helps another thread.
+    static CURRENT: RefCell<Option<Turn>> = const { RefCell::new(None) };
+}
+
+/// A task whose thread waits for its turn.
 pub(crate) struct Paused {
     pub(crate) id: TaskId,
     /// As of its split.
     pub(crate) order: u64,
 }
 
-/// The current part of a block, from one chunk to the next.
+/// The current part of a task, from one turn to the next.
 pub(crate) struct Turn {
     pub(crate) id: TaskId,
     pub(crate) flow: Flow,
     pub(crate) share: Share,
     pub(crate) order: u64,
-    /// The charge for this part; `None` while the block waits for its consumer.
+    /// The charge for this part; `None` while a block waits for its consumer.
     pub(crate) charge: Option<Charge>,
     /// When the part began.
     pub(crate) since: Instant,
+    /// It may wait between two rows: other threads do not wait for what it has announced.
+    pub(crate) is_free: bool,
+}
+
+impl Turn {
+    /// Makes it the turn of this thread's task.
+    pub(crate) fn begin(self) {
+        CURRENT.set(Some(self));
+    }
+
+    /// Runs `run` with the turn of this thread's task; returns `None` if it has none.
+    pub(crate) fn with<T>(run: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        CURRENT.with_borrow_mut(|turn| turn.as_mut().map(run))
+    }
+
+    /// Ends the turn of this thread's task, and returns it.
+    pub(crate) fn end() -> Option<Self> {
+        CURRENT.take()
+    }
+}
+
+/// The pool, as the turns of its threads see it.
+pub(crate) trait Schedule {
+    /// Ends a part of a task, and begins the next one once it is its turn. Returns how long it has waited.
+    fn next_turn(&self, turn: &mut Turn) -> Duration;
+
+    /// Runs `wait` while another thread may compute in this one's place.
+    fn aside(&self, wait: &mut dyn FnMut());
+}
+
+/// The turns of one thread of a pool, for the rows of its tasks.
+pub(crate) struct ThreadTurns<S> {
+    pub(crate) schedule: S,
+    pub(crate) started: Instant,
+}
+
+impl<S: Schedule> Turns for ThreadTurns<S> {
+    fn nanos(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    fn between_rows(&self) {
+        let waited = Turn::with(|turn| {
+            let is_over = turn.is_free && turn.since.elapsed() >= SLICE;
+            if is_over { self.schedule.next_turn(turn) } else { Duration::ZERO }
+        });
+        add_waited(waited.unwrap_or_default().as_nanos() as u64);
+    }
+
+    fn aside(&self, wait: &mut dyn FnMut()) {
+        self.schedule.aside(wait);
+    }
 }

@@ -11,6 +11,8 @@ from forebay import _native
 from forebay._src import arguments
 from forebay._src.expr.expr import Expr
 from forebay._src.functions import pickling
+from forebay._src.functions.set_up import is_class_of_functions, set_up
+from forebay._src.functions.values_told import better
 from forebay._src.site import site
 from forebay.errors import ForebayError, InvalidPipelineError
 
@@ -27,6 +29,8 @@ def described(
     version: str | int | None,
 ) -> tuple[dict[str, Any], bytes]:
     """Returns the description of a user's function for the engine, and the pickle of the function."""
+    if is_class_of_functions(fn):
+        fn = set_up(op, fn)
     if not callable(fn):
         raise InvalidPipelineError(f"{op}: {fn!r} cannot be called", {"hint": _instead_of_function(fn)})
     if not timeout > 0:
@@ -80,7 +84,8 @@ def probed(
     """
     try:
         fields = pipeline.probe(json.dumps(function), pickle, makes_rows)
-    except ForebayError as error:
+    except ForebayError as raised:
+        error = better(raised, function["batched"])
         file, line = site()
         context = {"op": f"{op} ({name})" if name else op, "line": f"{file}:{line}", **error.context}
         if error.hint is None and _OF_A_DICTIONARY.search(error.message):

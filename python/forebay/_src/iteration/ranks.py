@@ -93,7 +93,8 @@ def warn_of_equal_batches(pipeline: _native.Pipeline) -> None:
         return
     warn(
         f"this is process {ranks.index} of {ranks.count} ({ranks.source}), and consumers= is not given: each of them "
-        f"gets the same batches (write {ranks.consumers}; where each is to have all batches, consumers=(0, 1))",
+        f'gets the same batches (write consumers="auto" in to_torch(), {ranks.consumers} in iter(); where each is to '
+        "have all batches, consumers=(0, 1))",
         RanksWarning,
     )
 

@@ -10,7 +10,7 @@ from forebay._src import arguments
 from forebay._src.expr.expr import Expr, col, lit
 from forebay._src.functions import python_functions
 from forebay._src.ops.base import Base
-from forebay._src.schema import CAST_TYPES, cast_type, to_fields
+from forebay._src.schema import CAST_TYPES, cast_type, no_bfloat16, to_fields
 from forebay._src.usage import THREADS, explained
 from forebay.errors import ForebayError, InvalidPipelineError
 
@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 
 
 _NUMBERS = "put .enumerate() in front of it: the column index has the number of each sample"
+_OBJECT = "give an object, map(Class(...)); of a class without arguments, each process makes its own object"
 #: Arguments of functions on samples in other libraries.
 _HABITS = {
     "deterministic": "leave it out: samples keep their order; iter(ordered=False) yields batches as they come",
+    "concurrency": THREADS,
+    "fn_args": "write functools.partial(fn, ...)",
+    "fn_constructor_args": _OBJECT,
+    "fn_constructor_kwargs": _OBJECT,
     "fn_kwargs": "write functools.partial(fn, ...)",
     "load_from_cache_file": "leave it out: only cache() caches samples",
     "num_parallel_calls": THREADS,
@@ -65,7 +70,8 @@ class RowOps(Base):
         After `batch`, it gets whole batches.
 
         Args:
-            fn: The function.
+            fn: The function, or a class whose objects are called so. Each process makes one object at the first call of
+                an iteration or job: open files and load models in `__init__`, which takes no arguments.
             reads: The columns that the function gets. Default: all.
             writes: The columns that it returns, in addition to the others, which stay. Default: only the returned
                 columns are left.
@@ -291,7 +297,7 @@ class RowOps(Base):
             if dtype not in CAST_TYPES:
                 raise InvalidPipelineError(
                     f"cast: unknown dtype {dtype!r} for column {column!r}",
-                    {"hint": f"use one of {', '.join(CAST_TYPES)}"},
+                    {"hint": no_bfloat16(dtype) or f"use one of {', '.join(CAST_TYPES)}"},
                 )
         return self._then({"op": "cast", "columns": pairs}, keep_position, name)
 

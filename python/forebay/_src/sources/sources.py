@@ -19,6 +19,7 @@ from forebay._src.arguments import PathLike, Paths
 from forebay._src.dataset import Dataset
 from forebay._src.expr.expr import Expr
 from forebay._src.functions import pickling
+from forebay._src.functions.values_told import better
 from forebay._src.iteration import saving
 from forebay._src.schema import to_fields
 from forebay._src.site import site
@@ -293,7 +294,10 @@ def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Data
         told = error.message.endswith("not an object") or "EOF while parsing" in error.message
         if not told or str(error.context.get("file_line")) != "1":
             raise
-        hint = "if the file is one array of objects: from_map_dataset(json.load(open(path))); else write it anew"
+        hint = (
+            "if the file is one JSON document, write its objects as lines: "
+            "'\\n'.join(map(json.dumps, json.load(open(path)))); docs/recipes/detection.md does so with COCO's"
+        )
         raise DataError(error.message, {**error.context, "hint": hint}) from None
 
 
@@ -317,7 +321,13 @@ def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
         raise InvalidPipelineError("from_numpy: the name of a file is no array", {"hint": hint})
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         raise InvalidPipelineError("from_numpy: a data frame is not an array", {"hint": _FRAME})
-    return _memory("from_numpy", data if isinstance(data, Mapping) else {"value": np.asanyarray(data)})
+    if isinstance(data, Mapping):
+        return _memory("from_numpy", data)
+    try:
+        array = np.asanyarray(data)
+    except TypeError as error:
+        raise better(InvalidPipelineError(f"from_numpy: NumPy makes no array of this: {error}")) from None
+    return _memory("from_numpy", {"value": array})
 
 
 def from_dict(data: Mapping[str, Any]) -> Dataset:
@@ -460,7 +470,10 @@ def _tables(
 
 def _memory(op: str, data: Mapping[str, Any]) -> Dataset:
     file, line = site()
-    return Dataset(_native.Pipeline.from_memory(dict(data), op, file, line))
+    try:
+        return Dataset(_native.Pipeline.from_memory(dict(data), op, file, line))
+    except ForebayError as error:
+        raise better(error) from None
 
 
 def _from_source(op: str, source: dict[str, Any], pickle: bytes | None) -> Dataset:
@@ -493,7 +506,8 @@ def _fields(op: str, schema: Mapping[str, Any] | None, samples: list[Any]) -> li
         )
     try:
         found: list[dict[str, Any]] = json.loads(_native.fields_of_rows(samples))
-    except ForebayError as error:
+    except ForebayError as raised:
+        error = better(raised)
         context = {"op": op, "line": f"{file}:{line}", **error.context}
         raise type(error)(f"{op}: an item {error.message}", context) from None
     return found

@@ -152,6 +152,7 @@ class TextOps(Base):
         with_segments = arguments.flag_or_none(segments, "pack", "segments")
         drops = arguments.flag(drop_remainder, "pack", "drop_remainder")
         ids, along = _along(column, pad)
+        self._check_ids(ids)
         op: dict[str, Any] = {
             "op": "pack",
             "column": ids,
@@ -174,6 +175,13 @@ class TextOps(Base):
                 raise InvalidPipelineError(f"pack: {wrong} goes with strategy='concat' alone", {"hint": "leave it out"})
             op["window"] = 4096 if window is None else arguments.whole(window, "pack", "window", 1)
         return self._then(op, keep_position, name)
+
+    def _check_ids(self, ids: str) -> None:
+        """Refuses ids of another integer type, with the cast to write."""
+        for name, dtype, shape, *_ in self._pipeline.schema:
+            if name == ids and shape == [None] and "int" in dtype and dtype != "int32":
+                hint = f'it packs lists of int32: put .cast({{{ids!r}: "int32"}}) in front of it'
+                raise InvalidPipelineError(f'pack: column "{ids}" is {dtype}[?]', {"column": ids, "hint": hint})
 
 
 def _along(column: str | Iterable[str], pad: Mapping[str, float] | None) -> tuple[str, list[dict[str, Any]]]:

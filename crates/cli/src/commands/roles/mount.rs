@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
-use forebay_mount::{Device, MountOptions, Mounted};
+use forebay_mount::{Device, MountOptions, MountStatus, Mounted, PrefetchState};
 use forebay_server::{CacheConfig, StopSignal, allow_files, init_logs};
 
 use crate::arguments::Mount;
@@ -15,14 +15,17 @@ use crate::host::Host;
 use crate::output;
 
 pub(crate) fn run(arguments: Mount, words: &[std::ffi::OsString], host: &dyn Host) -> Result<(), Failure> {
+    if let Some(folder) = &arguments.status {
+        return Ok(output::line(&described(MountStatus::of(folder)?))?);
+    }
     init_logs("info").map_err(Failure::Usage)?;
     let (sources, folder) = arguments.split().map_err(Failure::Usage)?;
     if arguments.background {
         return Ok(in_background(words, host)?);
     }
     let refresh = Duration::from_secs_f64(arguments.refresh);
-    let mut options =
-        MountOptions { sources, folder, refresh, allow_other: arguments.allow_other, cache: None, device: None };
+    let (allow_other, prefetch) = (arguments.allow_other, arguments.prefetch);
+    let mut options = MountOptions { sources, folder, refresh, allow_other, cache: None, prefetch, device: None };
     let is_keeper = arguments.keeper.is_some();
     if let Some(folder) = &arguments.keeper {
         let fd = std::io::stdin().as_fd().try_clone_to_owned().map_err(Error::from)?;
@@ -52,6 +55,22 @@ fn serve(mut options: MountOptions, config: &CacheConfig) -> Result<()> {
         eprintln!("warning: files of the mount were still open; reading them fails from now on");
     }
     Ok(())
+}
+
+/// Describes the state of a prefetch in one line.
+fn described(status: MountStatus) -> String {
+    let Some(prefetch) = status.prefetch else { return "no prefetch: start the mount with --prefetch".to_owned() };
+    let state = match prefetch.state {
+        PrefetchState::Counting => return format!("prefetch counting: {} files so far", prefetch.files),
+        PrefetchState::Reading => "reading",
+        PrefetchState::Done => "done",
+        PrefetchState::Full => "full (the cache folder has no room for more: --cache-disk)",
+        PrefetchState::Stopped => "stopped",
+    };
+    let failed = if prefetch.failed > 0 { format!(", {} failed: see the log", prefetch.failed) } else { String::new() };
+    let (files, all) = (prefetch.files_done, prefetch.files);
+    let (bytes, all_bytes) = (output::bytes(prefetch.bytes_done), output::bytes(prefetch.bytes));
+    format!("prefetch {state}: {files} of {all} files, {bytes} of {all_bytes}{failed}")
 }
 
 /// Starts the same command in a process group of its own, and waits until its mount is ready or it has failed.

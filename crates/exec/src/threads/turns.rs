@@ -1,0 +1,74 @@
+//! Lets the thread that computes a morsel wait between two rows while another job has its turn.
+//!
+//! A worker's threads serve several jobs, and a morsel may take seconds. So the pool of a worker gives each of its
+//! threads a [`Turns`], and ops call [`between_rows`] where no row is half done and this thread holds no lock. Threads
+//! without one, as those of a local iterator, never wait here.
+//!
+//! Invariant: waiting decides when rows are computed, never which, and no row depends on its neighbours in a call.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use forebay_core::Stopwatch;
+
+/// Decides how long a thread computes before another job has its turn.
+pub trait Turns {
+    /// Returns the nanoseconds of a clock that only rises.
+    fn nanos(&self) -> u64;
+
+    /// Waits while it is the turn of another job.
+    fn between_rows(&self);
+
+    /// Runs `wait`, during which this thread does not compute, and another one may compute in its place.
+    fn aside(&self, wait: &mut dyn FnMut());
+}
+
+thread_local! {
+    static TURNS: RefCell<Option<Rc<dyn Turns>>> = const { RefCell::new(None) };
+    /// The nanoseconds that this thread has waited for its turn.
+    static WAITED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Sets the turns of this thread.
+pub fn set_turns(turns: Rc<dyn Turns>) {
+    TURNS.set(Some(turns));
+}
+
+/// Returns the turns of this thread, if it has any.
+pub(crate) fn turns() -> Option<Rc<dyn Turns>> {
+    TURNS.with_borrow(Clone::clone)
+}
+
+/// Waits while it is the turn of another job.
+pub(crate) fn between_rows() {
+    if let Some(turns) = turns() {
+        turns.between_rows();
+    }
+}
+
+/// Runs `wait`, during which this thread does not compute.
+pub(crate) fn aside<T>(wait: impl FnOnce() -> T) -> T {
+    let Some(turns) = turns() else { return wait() };
+    let (mut wait, mut done) = (Some(wait), None);
+    turns.aside(&mut || done = wait.take().map(|wait| wait()));
+    match (done, wait) {
+        (Some(done), _) => done,
+        (None, Some(wait)) => wait(),
+        (None, None) => unreachable!("`wait` was taken, so it has run"),
+    }
+}
+
+/// Records that this thread has waited for its turn.
+pub fn add_waited(nanos: u64) {
+    WAITED.set(WAITED.get() + nanos);
+}
+
+/// Returns the nanoseconds that this thread has waited for its turn so far. They are no cost of the rows.
+pub fn waited() -> u64 {
+    WAITED.get()
+}
+
+/// Returns the time of a watch without the time that this thread has waited for its turn.
+pub(crate) fn own_nanos(watch: &dyn Stopwatch) -> u64 {
+    watch.nanos().saturating_sub(waited())
+}
