@@ -307,7 +307,10 @@ class DatasetIterator(Iterator[Sample]):
                 differs = f"its {key} is {_short(theirs)}, and here it is {_short(ours)}"
                 hint = _HINTS.get(key, "load the state into an iterator made as the one that was saved")
                 if key == "dataset" and '"mix":' in self._iteration.pipeline.to_json():
-                    hint += ". Weights of a mix that change are a schedule: weights=fb.schedule({0: ..., row: ...})"
+                    hint += (
+                        ". A resumed run has the weights that it began with: weights that change are written from the "
+                        "start, as weights=fb.schedule({0: ..., row: ...})"
+                    )
                 raise InvalidPipelineError(f"this state was saved by another iterator: {differs}", {"hint": hint})
         position = state.get("position")
         epoch = epoch_of(position)
