@@ -42,7 +42,7 @@ pub use index::{FileRef, ROWS_IN_BLOCK, SourceIndex};
 pub use parallel::Progress;
 pub use readers::{Chunks, Place, ReadOptions, Reader, WindowAnnouncement};
 pub use rows::interleave;
-pub use sources::{CsvDraft, CsvHeader, Draft, Features, Together, infer, infer_following};
+pub use sources::{CsvDraft, CsvHeader, Draft, Features, Inferred, Together, infer, infer_following};
 pub use store::{Arriving, Bucket, Done, Entry, Fetch, NearFile, ReadThrough, RemoteFile, Wanted, is_remote};
 pub use tree::{Attributes, EntryKind, FileTree, Pinned, TreeEntry, TreeFile};
 

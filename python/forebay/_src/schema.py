@@ -56,6 +56,7 @@ class Schema(Mapping[str, Column]):
         batch_size: The rows of a batch; `None` where samples come one by one.
         padded: The columns with a dimension that differs from batch to batch, and is the same for all rows of a batch.
             In a batch such a column is one array.
+        times: What the numbers of time columns count: `"D"`, `"s"`, `"ms"`, `"us"` or `"ns"`, by column.
 
     >>> import forebay as fb
     >>> fb.from_numpy({"x": np.zeros((4, 2), np.float32), "y": [1, 2, 3, 4]}).schema
@@ -68,17 +69,24 @@ class Schema(Mapping[str, Column]):
         nullable: frozenset[str] = frozenset(),
         batch_size: int | None = None,
         padded: frozenset[str] = frozenset(),
+        times: Mapping[str, str] | None = None,
     ) -> None:
         self._columns = dict(columns)
         self.nullable = nullable
         self.batch_size = batch_size
         self.padded = padded
+        self.times = dict(times or {})
 
     @classmethod
-    def _of(cls, fields: list[tuple[str, str, list[int | None] | None, bool, bool]], batch_size: int | None) -> Schema:
+    def _of(
+        cls,
+        fields: list[tuple[str, str, list[int | None] | None, bool, bool]],
+        batch_size: int | None,
+        times: Mapping[str, str],
+    ) -> Schema:
         columns = {name: Column(dtype, tuple(shape or ())) for name, dtype, shape, *_ in fields}
         nullable = frozenset(name for name, *_, null, _ in fields if null)
-        return cls(columns, nullable, batch_size, frozenset(name for name, *_, padded in fields if padded))
+        return cls(columns, nullable, batch_size, frozenset(name for name, *_, padded in fields if padded), times)
 
     def __getitem__(self, name: str) -> Column:
         """Returns a column by name."""
@@ -94,7 +102,9 @@ class Schema(Mapping[str, Column]):
 
     def __repr__(self) -> str:
         """One line."""
-        parts = [f"{name}: {column}{'?' if name in self.nullable else ''}" for name, column in self.items()]
+        unit = {name: f" ({unit})" for name, unit in self.times.items()}
+        missing = dict.fromkeys(self.nullable, "?")
+        parts = [f"{name}: {column}{missing.get(name, '')}{unit.get(name, '')}" for name, column in self.items()]
         return f"Schema({', '.join(parts)})" + (f" in batches of {self.batch_size}" if self.batch_size else "")
 
 

@@ -1,5 +1,6 @@
 //! The methods of the Python class.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -30,7 +31,8 @@ impl Pipeline {
     fn from_files(py: Python<'_>, json: String, name: &str, file: Option<String>, line: u32) -> PyResult<Self> {
         let site = site(file, line);
         let graph = interruptible(py, |poll| {
-            let made = crate::sources::draft::infer(&json, poll).and_then(|source| Graph::new(source, site.clone()));
+            let made = crate::sources::draft::infer(&json, poll)
+                .and_then(|found| Ok(Graph::new(found.source, site.clone())?.with_times(found.times)));
             made.map_err(|e| blame_source(e, name, site.as_ref()))
         })?;
         Ok(Self::of(graph, BlobSet::default()))
@@ -130,6 +132,27 @@ impl Pipeline {
     #[getter]
     fn schema(&self) -> Vec<Described> {
         self.graph.schema().fields().iter().map(describe).collect()
+    }
+
+    /// Returns what the numbers of time columns count, where that is known: "D", "s", "ms", "us" or "ns".
+    #[getter]
+    fn times(&self) -> BTreeMap<String, &'static str> {
+        self.graph.times().iter().map(|(name, unit)| (name.clone(), unit.name())).collect()
+    }
+
+    /// Returns the name of an op by which a column differs between seeds or epochs; `None` if it never does.
+    fn drawn_by(&self, py: Python<'_>, column: &str) -> PyResult<Option<&'static str>> {
+        guard(py, || self.graph.drawn_by(column))
+    }
+
+    /// Says what the numbers of columns of a source count.
+    fn with_times(&self, py: Python<'_>, times: BTreeMap<String, String>) -> PyResult<Self> {
+        guard(py, || {
+            let unit = |(name, unit): (String, String)| {
+                serde_json::from_value(unit.to_lowercase().into()).map(|unit| (name, unit)).map_err(not_arguments)
+            };
+            Ok(self.with(self.graph.clone().with_times(times.into_iter().map(unit).collect::<Result<_>>()?)))
+        })
     }
 
     #[getter]

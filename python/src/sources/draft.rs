@@ -4,7 +4,7 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Field, Schema, write_ipc};
 use forebay_exec::PageCachedSource;
-use forebay_io::{CsvDraft, CsvHeader, Draft, Features, Progress, ReadThrough, Together};
+use forebay_io::{CsvDraft, CsvHeader, Draft, Features, Inferred, Progress, ReadThrough, Together};
 use forebay_plan::{BlobId, Expr, Source};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -163,7 +163,7 @@ impl TryFrom<Files> for Draft {
 }
 
 /// Looks up the properties that a source of files leaves open. Bytes of remote files that it reads are cached.
-pub(crate) fn infer(json: &str, poll: &mut dyn FnMut() -> Result<()>) -> Result<Source> {
+pub(crate) fn infer(json: &str, poll: &mut dyn FnMut() -> Result<()>) -> Result<Inferred> {
     let files: Files = serde_json::from_str(json).map_err(crate::errors::not_arguments)?;
     let filter = files.filter();
     let draft = Draft::try_from(files)?;
@@ -172,8 +172,9 @@ pub(crate) fn infer(json: &str, poll: &mut dyn FnMut() -> Result<()>) -> Result<
     let near = kept.and_then(|kept| PageCachedSource::open(&files, 0, &kept.cache));
     let near = near.as_ref().map(|near| near as &dyn ReadThrough);
     let infer = |progress: Progress<'_>| forebay_io::infer_following(draft, near, progress);
-    let source = crate::sources::indexing::followed("reading schemas", poll, infer)?;
-    filter.map_or(Ok(source.clone()), |filter| source.filtered(filter))
+    let Inferred { source, times } = crate::sources::indexing::followed("reading schemas", poll, infer)?;
+    let source = filter.map_or(Ok(source.clone()), |filter| source.filtered(filter))?;
+    Ok(Inferred { source, times })
 }
 
 /// Makes a source, and its blob, from a dictionary of arrays or lists with the rows first.

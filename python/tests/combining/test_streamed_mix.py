@@ -368,3 +368,30 @@ def test_ranks_of_a_service_have_the_rows_of_ranks_here(parts, service):
         here = [fingerprint(b) for b in ds.iter(seed=8, consumers=(rank, 2), even=False)]
         there = ds.distribute(service, job=job, seed=8, consumers=(rank, 2), even=False)
         assert [fingerprint(b) for b in there] == here
+
+
+def draws(row, rng):
+    return {"drawn": rng.random()}
+
+
+def thrice(row):
+    return [{"id": row["id"]}] * 3
+
+
+def luckily(row, rng):
+    return rng.random() < 0.7
+
+
+@pytest.mark.parametrize("stop", ["first", "all", "once"])
+def test_random_ops_behind_it_draw_the_same_on_a_service(service, stop):
+    """The ids of a counted dataset's rows did not travel, so all of them drew the same numbers."""
+    parts = [
+        fb.range(30).filter(fb.col("id") > 3),
+        fb.range(30),
+        fb.range(9).flat_map(thrice, reads="id", schema={"id": "int64"}),
+    ]
+    ds = fb.mix(parts, stop=stop).filter(luckily, reads="id").map(draws, reads="id", schema={"drawn": "float64"})
+    for made in (ds, ds.batch(4)):
+        want = [fingerprint(item) for item in made.iter(seed=2, epochs=2)]
+        assert [fingerprint(item) for item in made.distribute(service, job=name(), seed=2, epochs=2)] == want
+    assert len({float(row["drawn"]) for row in ds.iter(seed=2)}) == len(list(ds.iter(seed=2)))

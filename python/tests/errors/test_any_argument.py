@@ -30,6 +30,7 @@ PLAUSIBLE: dict[str, Any] = {
     "bits": 4,
     "bounds": [1.0, 2.0],
     "classes": 3,
+    "template": "{id}",
     "column": "id",
     "columns": ["id"],
     "cond": True,

@@ -4,18 +4,19 @@
 use std::sync::Arc;
 
 use crate::common::random::*;
+use crate::common::samples::{SampleBlobs, samples};
 use bytes::Bytes;
 use forebay_core::{ConsumerIndex, Epoch, Ordinal, Result, Seed};
 use forebay_data::{DType, write_ipc};
 use forebay_exec::{Executable, KnownSkips, MorselRequest, Scratch};
 use forebay_plan::{BlobId, EpochPlan, Layout, Node, Op, Stages, ops};
 
-/// The rows of a source of arrays; other blobs are empty pickles.
+/// The rows of a source of arrays, beside the blobs of samples.
 struct Arrays(Bytes);
 
 impl forebay_io::Blobs for Arrays {
     fn get(&self, id: &BlobId) -> Result<Bytes> {
-        Ok(if id.0 == "x" { self.0.clone() } else { Bytes::new() })
+        if id.0 == "x" { Ok(self.0.clone()) } else { SampleBlobs.get(id) }
     }
 }
 
@@ -40,10 +41,10 @@ fn wherever_a_pipeline_is_cut_its_reader_makes_the_same_bytes() {
     let mut blob = Vec::new();
     write_ipc(&[rows()], false, &mut blob).expect("arrays");
     let environment = environment(Arc::new(Arrays(blob.into())));
-    let (mut cut, mut smaller) = (0_u64, 0_u64);
+    let (mut cut, mut smaller, samples) = (0_u64, 0_u64, samples());
     for seed in 0..GRAPHS / 4 {
         let mut draw = Draw::new(seed);
-        let mut graph = pipeline(&mut draw);
+        let mut graph = if seed % 4 == 3 { pipeline_of(&mut draw, &samples) } else { pipeline(&mut draw) };
         for _ in 0..1 + draw.below(4) {
             let node = Node::new(light_op(&mut draw));
             graph = graph.then(node).ok().filter(|graph| Stages::new(graph).is_ok()).unwrap_or(graph);

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use forebay_core::{Epoch, ErrorKind, Result, Seed};
 use forebay_data::{Chunk, RowId, write_ipc};
 use forebay_exec::{Executable, LocalOptions, LocalStream};
-use forebay_plan::{BlobId, Class, EpochPlan, Extent, Graph, Node, Op, Reorder, Source, Stages, describe, ops};
+use forebay_plan::{BlobId, EpochPlan, Extent, Graph, Node, Op, Reorder, Source, Stages, describe, ops};
 
-use crate::common::random::{environment, rows};
+use crate::common::random::{environment, is_row_op, rows};
 use crate::common::samples::{Sample, SampleBlobs, samples};
 
 const SEED: Seed = Seed(5);
@@ -76,10 +76,6 @@ fn stream(op: &Op, batch: Option<&Op>, given: &Chunk, threads: usize) -> Vec<Chu
 fn given(sample: &Sample) -> (Chunk, Option<&Op>) {
     let (batches, makers): (Vec<_>, Vec<_>) = sample.before.iter().partition(|op| matches!(op, Op::Batch(_)));
     (makers.into_iter().fold(rows(), |rows, op| run(op, None, SEED, &rows)), batches.first().copied())
-}
-
-fn is_row_op(op: &Op) -> bool {
-    matches!(op.class(), Class::RowWise | Class::Filter | Class::Expand) && !op.is_cache_point()
 }
 
 /// Calls `check` with each row op, its batches and its rows.

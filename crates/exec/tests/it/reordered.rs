@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::random::*;
+use crate::common::samples::samples;
 use arrow_array::{Array, Float32Array};
 use forebay_core::{Epoch, SampleId};
 use forebay_data::{Chunk, DType, Field, Kind, RowId, Schema, column_of, tensor_values};
@@ -56,6 +57,27 @@ fn every_exact_order_gives_the_same_bytes() {
     assert!(seen("random_flip", "center_crop") && seen("random_flip", "color_jitter"));
     assert!(seen("random_solarize", "center_crop") && seen("random_solarize", "random_flip"));
     assert!(seen("filter", "decode_image") && seen("filter", "map") && seen("map", "normalize"));
+}
+
+#[test]
+fn every_row_op_gives_the_same_bytes_in_every_exact_order() {
+    let (rows, samples) = (rows(), samples());
+    let (mut moved, mut seen) = (0_u64, BTreeSet::new());
+    for seed in 0..GRAPHS / 4 {
+        let mut draw = Draw::new(1 << 41 | seed);
+        let graph = pipeline_of(&mut draw, &samples);
+        let Ok(want) = run(&graph.clone().with_reorder(Reorder::Off), &rows) else { continue };
+        seen.extend(graph.nodes().iter().map(|node| node.op.variant()));
+        let legal = legal_order(&mut draw, &graph, Reorder::Exact);
+        for graph in [&graph, &legal] {
+            let got = run(graph, &rows).unwrap_or_else(|e| panic!("{seed}: {e}\n{}", told(graph)));
+            assert!(got.ids() == want.ids() && got.same_bits(&want), "{seed}\n{}", told(graph));
+            moved += u64::from(!RunOrder::of(graph).expect("an order").moves().is_empty());
+        }
+    }
+    assert!(moved > GRAPHS / 20, "{moved} moved");
+    let unseen: Vec<_> = row_ops().difference(&seen).copied().collect();
+    assert!(unseen.is_empty(), "no random pipeline has {unseen:?}");
 }
 
 #[test]

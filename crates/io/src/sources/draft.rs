@@ -1,8 +1,11 @@
-//! A source as the user wrote it.
+//! A source as the user wrote it, and what is made of it.
 //!
 //! Paths are checked and made absolute, but stay patterns: the index pins the matching files.
 
+use std::collections::BTreeMap;
+
 use forebay_data::{DType, Field};
+use forebay_plan::{Source, TimeUnit};
 
 /// A source as the user wrote it.
 #[derive(Debug, Clone, PartialEq)]
@@ -138,5 +141,19 @@ impl Draft {
             | Self::Litdata { paths, .. }
             | Self::Jsonl { paths, .. } => paths,
         }
+    }
+}
+
+/// The source of a draft, and what its files say besides.
+pub struct Inferred {
+    /// The source.
+    pub source: Source,
+    /// What the numbers of its time columns count.
+    pub times: BTreeMap<String, TimeUnit>,
+}
+
+impl From<Source> for Inferred {
+    fn from(source: Source) -> Self {
+        Self { source, times: BTreeMap::new() }
     }
 }

@@ -3,7 +3,7 @@
 use forebay_core::Result;
 use forebay_plan::Source;
 
-use super::draft::Draft;
+use super::draft::{Draft, Inferred};
 use super::shards::{litdata, mds};
 use super::table::{arrow, parquet};
 use super::tokens::{self, megatron};
@@ -17,25 +17,25 @@ use crate::store::ReadThrough;
 /// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when it has
 /// values that fit no column.
 pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
-    infer_following(draft, near, &|_, _| Ok(()))
+    infer_following(draft, near, &|_, _| Ok(())).map(|inferred| inferred.source)
 }
 
 /// As [`infer`]. Where all files are read, their number is reported to `progress`.
 ///
 /// # Errors
 /// As [`infer`]; any error that `progress` returns.
-pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: Progress<'_>) -> Result<Source> {
-    match draft {
+pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: Progress<'_>) -> Result<Inferred> {
+    let source = match draft {
         Draft::Files { paths } => files::infer(paths),
         Draft::Text { paths } => lines::infer_text(paths),
         Draft::ImageFolder { root } => image_folder::infer(&root),
         Draft::Tar { paths, extensions } => tar::infer(paths, extensions, near),
         Draft::Tfrecord { paths, features, verify } => tfrecord::infer(paths, features, verify, near),
         Draft::Parquet { paths, columns, nullable, together } => {
-            parquet::infer(paths, together, (columns, nullable), near, progress)
+            return parquet::infer(paths, together, (columns, nullable), near, progress);
         }
         Draft::Arrow { paths, columns, nullable, together } => {
-            arrow::infer(paths, together, (columns, nullable), near, progress)
+            return arrow::infer(paths, together, (columns, nullable), near, progress);
         }
         Draft::Jsonl { paths, fields } => lines::infer_json(paths, fields, near),
         Draft::Csv(csv) => super::csv::infer(csv, near),
@@ -45,5 +45,6 @@ pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: P
         Draft::Mds { paths, columns } => mds::infer(&paths, columns.as_deref(), near),
         Draft::Litdata { paths, columns } => litdata::infer(&paths, columns.as_deref(), near),
         Draft::Megatron { paths, column } => megatron::infer(&paths, column),
-    }
+    };
+    source.map(Inferred::from)
 }

@@ -29,6 +29,6 @@ mod tfrecord;
 mod tokens;
 
 pub(crate) use build::build;
-pub use draft::{CsvDraft, CsvHeader, Draft, Features, Together};
+pub use draft::{CsvDraft, CsvHeader, Draft, Features, Inferred, Together};
 pub use infer::{infer, infer_following};
 pub(crate) use registry::open as open_reader;

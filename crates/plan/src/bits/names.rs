@@ -18,6 +18,9 @@ use crate::ops::Op;
 use crate::ops::expr::{Binary, Call, Part, Unary};
 use crate::source::Source;
 
+/// A pipeline whose rows travel with their ids for the mix that it is a part of.
+const KEPT_IDS: &str = "ids of a part";
+
 /// The tags of the stored form.
 const TAGS: [&str; 4] = ["op", "source", "expr", "fn"];
 
@@ -48,7 +51,7 @@ static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     ];
     let names = variants.iter().flat_map(|(tag, names)| names.iter().map(move |name| format!("{tag} {name}")));
     let arguments = ARGUMENTS.iter().map(|(of, argument, value)| argument_name(of, argument, *value));
-    names.chain(arguments).chain([PLAN.to_owned()]).collect()
+    names.chain(arguments).chain([PLAN, KEPT_IDS].map(str::to_owned)).collect()
 });
 
 /// Returns the names that this process knows.
@@ -59,6 +62,9 @@ pub(super) fn known() -> &'static BTreeSet<String> {
 /// Returns the names that a pipeline uses.
 pub(super) fn of(graph: &Graph) -> BTreeSet<String> {
     let mut names = BTreeSet::from([PLAN.to_owned()]);
+    if graph.keeps_ids() {
+        names.insert(KEPT_IDS.to_owned());
+    }
     if let Ok(stored) = serde_json::to_value(graph) {
         collect(&stored, &mut names);
     }

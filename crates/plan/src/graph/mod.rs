@@ -4,12 +4,17 @@
 //! - `node`: an op in its place
 //! - `order_checks`: whether an op that chooses or orders rows may stand where the user wrote it
 //! - `declared`: the columns that follow an image
+//! - `steady`: whether a column is the same with every seed
+//! - `times`: what the numbers of time columns count
 
 mod declared;
 mod node;
 mod order_checks;
+mod steady;
 mod stored;
+mod times;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::{Error, Result};
@@ -17,9 +22,11 @@ use forebay_data::{Kind, Ragged, Schema};
 
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
+use crate::ops::expr::TimeUnit;
 use crate::ops::{self, Class, Op, ShuffleWindow};
 use crate::source::{Combining, Source};
 use declared::Declared;
+use times::Times;
 
 pub use node::{Node, Site, WrittenOp};
 
@@ -32,11 +39,16 @@ pub struct Graph {
     schema: Schema,
     /// The columns that follow an image at the end.
     declared: Declared,
+    /// What the numbers of time columns count: of the source, if files say it, and at the end.
+    source_times: Times,
+    times: Times,
     /// Whether rows are in batches at the end.
     batch: Option<(usize, bool)>,
     on_error: OnError,
     reorder: Reorder,
     chosen: Option<Chosen>,
+    /// Whether its rows travel with their ids, because ops behind the mix that it is a part of need them.
+    keeps_ids: bool,
 }
 
 impl PartialEq for Graph {
@@ -44,6 +56,7 @@ impl PartialEq for Graph {
     fn eq(&self, other: &Self) -> bool {
         (&self.source, &self.site, &self.nodes) == (&other.source, &other.site, &other.nodes)
             && (self.on_error, self.reorder, &self.chosen) == (other.on_error, other.reorder, &other.chosen)
+            && self.keeps_ids == other.keeps_ids
     }
 }
 
@@ -61,8 +74,11 @@ impl Graph {
         }
         let schema = source.schema()?;
         let declared = declared_of(&source)?;
+        let times = times_of(&source)?;
         Ok(Self {
             declared,
+            source_times: Times::default(),
+            times,
             source,
             site,
             nodes: Vec::new(),
@@ -71,6 +87,7 @@ impl Graph {
             on_error: OnError::Raise,
             reorder: Reorder::Exact,
             chosen: None,
+            keeps_ids: false,
         })
     }
 
@@ -83,6 +100,7 @@ impl Graph {
         let (schema, batch) = self.check(&node).map_err(|e| node.blame(e))?;
         let declared = self.declared.after(&node.op, &schema).map_err(|e| node.blame(e))?;
         let mut graph = self.clone();
+        graph.times = self.times.after(&node.op, &schema);
         (graph.schema, graph.batch, graph.declared) = (schema, batch, declared);
         graph.nodes.push(Arc::new(node));
         Ok(graph)
@@ -239,6 +257,32 @@ impl Graph {
         graph
     }
 
+    /// Says what the numbers of columns of its source count. It has no op yet.
+    #[must_use]
+    pub fn with_times(self, units: BTreeMap<String, TimeUnit>) -> Self {
+        if units.is_empty() {
+            return self;
+        }
+        let times = Times::of_columns(&units, &self.schema);
+        Self { source_times: times.clone(), times, ..self }
+    }
+
+    /// Returns what the numbers of time columns count, where that is known.
+    pub fn times(&self) -> &BTreeMap<String, TimeUnit> {
+        self.times.units()
+    }
+
+    /// Returns the same pipeline with rows that travel with their ids, if `keeps`.
+    #[must_use]
+    pub(crate) fn with_ids(self, keeps: bool) -> Self {
+        Self { keeps_ids: keeps, ..self }
+    }
+
+    /// Returns whether its rows travel with their ids, whatever its own ops need.
+    pub(crate) fn keeps_ids(&self) -> bool {
+        self.keeps_ids
+    }
+
     /// Returns the same ops over another source with the same columns.
     #[must_use]
     pub(crate) fn with_source(&self, source: Source) -> Self {
@@ -289,6 +333,20 @@ fn declared_of(source: &Source) -> Result<Declared> {
                 .hint(format!("write the same annotate for each dataset, or one behind {name}")))
         }
     }
+}
+
+/// Returns what the numbers of the columns of several datasets count that are read as one; of another source, nothing.
+///
+/// # Errors
+/// Invalid when datasets that are read one after another count a column differently.
+fn times_of(source: &Source) -> Result<Times> {
+    let Source::Combined(combined) = source else { return Ok(Times::default()) };
+    let parts = &combined.parts;
+    if matches!(combined.how, Combining::Zip { .. }) {
+        return Ok(Times::joined(parts.iter().map(|part| &part.graph.times)));
+    }
+    let named: Vec<_> = parts.iter().map(|part| (part.name.as_str(), &part.graph.times)).collect();
+    Times::common(combined.name(), &named)
 }
 
 /// Returns a hint for an op that cannot follow `batch`.

@@ -2,15 +2,18 @@
 //!
 //! Invariant: the dataset id depends only on the computation, never on the user's lines.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::{DatasetId, Error, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::times::Times;
 use super::{Graph, Node, Site, WrittenOp};
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
 use crate::ops::Class;
+use crate::ops::expr::TimeUnit;
 use crate::reorder::{self, RunOrder};
 use crate::source::Source;
 
@@ -29,6 +32,11 @@ struct StoredGraph {
     /// The order that was chosen by measuring. For the dataset id: the run order, if it changes bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     chosen: Option<Chosen>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    keeps_ids: bool,
+    /// What the numbers of columns of the source count. The dataset id does not depend on it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    times: BTreeMap<String, TimeUnit>,
 }
 
 /// The version of the stored form, and the version for a graph that may run in an order that changes bytes.
@@ -47,8 +55,9 @@ impl From<Graph> for StoredGraph {
     fn from(g: Graph) -> Self {
         let nodes = g.nodes.iter().map(|n| (**n).clone()).collect();
         let version = if g.reorder == Reorder::Relaxed { VERSION_RELAXED } else { VERSION };
-        let (order, chosen) = (g.reorder, g.chosen);
-        Self { version, source: g.source, site: g.site, nodes, on_error: g.on_error, order, chosen }
+        let (order, chosen, keeps_ids) = (g.reorder, g.chosen, g.keeps_ids);
+        let times = g.source_times.units().clone();
+        Self { version, source: g.source, site: g.site, nodes, on_error: g.on_error, order, chosen, keeps_ids, times }
     }
 }
 
@@ -63,6 +72,7 @@ impl TryFrom<StoredGraph> for Graph {
             ));
         }
         let graph = Graph::new(stored.source, stored.site)?.with_on_error(stored.on_error).with_reorder(stored.order);
+        let graph = graph.with_ids(stored.keeps_ids).with_times(stored.times);
         let graph = stored.nodes.into_iter().try_fold(graph, |g, n| g.then(n))?;
         match stored.chosen {
             Some(chosen) => graph.with_chosen(chosen),
@@ -103,13 +113,15 @@ impl Graph {
     pub(crate) fn canonical(&self) -> Self {
         let StoredGraph { source, site, nodes, on_error, order, chosen, .. } = self.named();
         let nodes = nodes.into_iter().map(Arc::new).collect();
-        Self { source, site, nodes, on_error, reorder: order, chosen, ..self.clone() }
+        let source_times = Times::default();
+        Self { source, site, nodes, on_error, reorder: order, chosen, source_times, ..self.clone() }
     }
 
     /// Returns the parts of the graph that determine the rows.
     fn named(&self) -> StoredGraph {
         let mut stored = StoredGraph::from(self.clone());
         stored.site = None;
+        stored.times.clear();
         stored.source = stored.source.named();
         // The place where the bytes of skipped samples are saved changes no other sample.
         stored.on_error = if stored.on_error.is_tolerant() { OnError::Skip } else { OnError::Raise };

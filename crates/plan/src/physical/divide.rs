@@ -55,9 +55,12 @@ impl Stages {
             && combined.is_streamed()
         {
             let sharers = combined.leaves() as u64;
+            // Ops behind the mix draw by the ids of rows, and name samples by them.
+            let needs_ids =
+                graph.nodes().iter().any(|node| !matches!(node.op.class(), Class::Order | Class::Group | Class::Hint));
             let of = |part: &SourcePart| {
                 // All datasets have the error policy of the whole pipeline.
-                let graph = part.graph.sharing_memory(sharers).with_on_error(graph.on_error());
+                let graph = part.graph.sharing_memory(sharers).with_on_error(graph.on_error()).with_ids(needs_ids);
                 Self::in_parts(&graph, parts).map(Arc::new).map_err(|e| e.with("part", &part.name))
             };
             stages.parts = combined.parts.iter().map(of).collect::<Result<_>>()?;

@@ -118,9 +118,9 @@ impl Stages {
         Err(node.map_or(error.clone(), |node| node.blame(error)))
     }
 
-    /// Returns whether the tail needs the sample ids of rows.
+    /// Returns whether the tail, or that of the mix that it is a part of, needs the sample ids of rows.
     pub fn tail_needs_ids(&self) -> bool {
-        !self.tail.is_empty()
+        !self.tail.is_empty() || self.graph.keeps_ids()
     }
 
     /// Returns whether an op inside splits makes several rows of one, so that rows have parts.

@@ -18,7 +18,7 @@ from __future__ import annotations
 import builtins
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, Union
 
@@ -27,7 +27,7 @@ from forebay._src.expr.expr_arguments import INT64_MAX, INT64_MIN, unicode_text
 from forebay._src.expr.expr_calls import ListFunctions, TextFunctions
 from forebay._src.expr.expr_functions import ExprFunctions
 from forebay._src.expr.expr_operators import ExprOperators, in_parentheses
-from forebay._src.expr.expr_times import Times
+from forebay._src.expr.expr_times import Times, resolved
 from forebay._src.usage import explained, name_methods
 
 __all__ = ["Expr", "coalesce", "col", "lit", "stack", "where"]
@@ -90,8 +90,14 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
     def __reduce__(self) -> tuple[Any, ...]:
         return (_make, (self._parts, self._text))
 
-    def to_parts(self) -> builtins.list[dict[builtins.str, Any]]:
+    def to_parts(
+        self, units: Mapping[builtins.str, builtins.str] | None = None, op: builtins.str = "expression"
+    ) -> builtins.list[dict[builtins.str, Any]]:
         """Returns the expression as the plain data that the engine reads: operands before the operator.
+
+        Args:
+            units: What the numbers of time columns count, by column.
+            op: The op that errors name.
 
         >>> import forebay as fb
         >>> (fb.col("x") + 1).to_parts() == [
@@ -101,7 +107,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         ... ]
         True
         """
-        return [dict(part) for part in self._parts]
+        return resolved(self._parts, units or {}, op)
 
     def __repr__(self) -> builtins.str:
         return self._text
@@ -181,13 +187,16 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
 
     @property
     def dt(self) -> Times:
-        """Functions of times, of which the call says what the numbers count: ``D``, ``s``, ``ms``, ``us`` or ``ns``.
+        """Functions of times: ``year month day ordinal_day weekday hour minute second floor``, and comparisons.
 
-        They are ``year month day ordinal_day weekday hour minute second floor``, and comparisons with Python's dates.
+        A column of times of Arrow and Parquet files knows what its numbers count. For other numbers a call says it:
+        ``.dt("ms")``, with ``D``, ``s``, ``ms``, ``us`` or ``ns``.
 
         >>> import forebay as fb
-        >>> fb.col("when").dt("ms").hour()
-        col('when').dt('ms').hour()
+        >>> fb.col("when").dt.hour()
+        col('when').dt.hour()
+        >>> fb.col("clicks").dt("ms").hour()
+        col('clicks').dt('ms').hour()
         """
         return Times(self)
 

@@ -1,10 +1,19 @@
-"""Functions of times in expressions: `fb.col("when").dt("us").year()`."""
+"""Functions of times in expressions: `fb.col("when").dt.year()`.
+
+What the numbers of a column count is known where the expression becomes part of a dataset. Until then, a part of the
+expression says what to do there: `counts` compares the unit that the user said with that of the column, and `dt` is
+computed in the column's unit. The engine sees neither.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import operator
 import re
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
     from forebay._src.expr.expr import Expr
@@ -24,6 +33,7 @@ _SPANS: Final = {
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 #: 1970-01-01 was a Thursday, and weeks begin with Monday: 1969-12-29.
 _DAYS_TO_MONDAY: Final = 3
+_SYMBOLS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
 def unit_of(function: str, unit: Any) -> str:
@@ -33,47 +43,109 @@ def unit_of(function: str, unit: Any) -> str:
     return unit
 
 
-class Times:
-    """Asks what the numbers of a column count: `fb.col("when").dt("us")`."""
+def resolved(parts: Sequence[dict[str, Any]], units: Mapping[str, str], op: str) -> list[dict[str, Any]]:
+    """Returns the parts of an expression for the engine, given what the columns count.
 
-    __slots__ = ("_of",)
+    Raises:
+        InvalidPipelineError: The user said another unit than the column has, or none, and the column has none.
+    """
+    made: list[dict[str, Any]] = []
+    for part in parts:
+        if part["expr"] not in ("counts", "dt"):
+            made.append(dict(part))
+            continue
+        unit, said = _unit_of(made[-1], units), part.get("unit")
+        of = f"column {made[-1]['name']!r}" if made[-1]["expr"] == "col" else "the time"
+        if said and unit and said != unit:
+            hint = {"hint": "write .dt without a unit, which takes that of the column"}
+            raise InvalidPipelineError(f"{op}: {of} counts {unit!r}, and .dt({said!r}) says otherwise", hint)
+        if part["expr"] == "dt" and unit is None:
+            function = part["function"] if part["function"] not in _SYMBOLS else "year"
+            hint = {"hint": f"say it, as .dt('us').{function}(...): 'D', 's', 'ms', 'us' or 'ns'"}
+            raise InvalidPipelineError(f"{op}: what the numbers of {of} count is not known", hint)
+        if part["expr"] == "dt":
+            from forebay._src.expr.expr import col
 
-    def __init__(self, of: Expr) -> None:
-        self._of = of
+            made += _computed(col("time"), part["function"], part["argument"], str(unit))._parts[1:]
+    return made
 
-    def __call__(self, unit: str) -> TimeFunctions:
-        """Returns the functions of times that count days (`"D"`), `"s"`, `"ms"`, `"us"` or `"ns"` since 1970.
 
-        >>> import forebay as fb
-        >>> fb.col("when").dt("us").year()
-        col('when').dt('us').year()
-        """
-        return TimeFunctions(self._of, unit_of("dt", unit))
+def _unit_of(part: dict[str, Any], units: Mapping[str, str]) -> str | None:
+    """Returns what a value counts, by the last part of its expression: a column, or a text that was read as a time."""
+    if part["expr"] == "col":
+        return units.get(part["name"])
+    call = part.get("call", {})
+    return {"d": "D"}.get(call["unit"], call["unit"]) if call.get("fn") == "to_time" else None
 
-    if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> NoReturn:
-            """Called for `.dt.year`, which says no unit."""
-            raise AttributeError(f"dt has no {name}: say what the numbers count, as .dt('us').{name}()")
+def _computed(of: Expr, function: str, argument: Any, unit: str) -> Expr:
+    """Returns the function of a time that counts `unit`; its first operand is the time."""
+    if function == "floor":
+        return _floor(of, argument, unit)
+    if function in _SYMBOLS:
+        compared: Expr = getattr(operator, function)(of, _ticks(argument, unit))
+        return compared
+    return of._called(f".dt({unit!r}).{function}()", {"fn": "time", "part": function, "unit": unit.lower()})
+
+
+def _span(every: Any) -> int:
+    """Returns the nanoseconds of a span."""
+    found = re.fullmatch(r"(\d+)(d|h|m|s|ms|us|ns|w)", every) if isinstance(every, str) else None
+    if found is None or int(found[1]) < 1:
+        raise ValueError(f"floor: every={every!r}; write a number and d, h, m, s, ms, us, ns or w, as '15m'")
+    return int(found[1]) * (7 * _SPANS["d"] if found[2] == "w" else _SPANS[found[2]])
+
+
+def _floor(of: Expr, every: str, unit: str) -> Expr:
+    ticks, rest = divmod(_span(every), _UNITS[unit])
+    if rest or not ticks:
+        raise ValueError(f"floor: {every!r} is no number of {unit!r}, in which these times count")
+    if ticks >= 2**63:
+        raise ValueError(f"floor: {every!r} is too long")
+    if every.endswith("w"):
+        shift = _DAYS_TO_MONDAY * _SPANS["d"] // _UNITS[unit]
+        return (of + shift) // ticks * ticks - shift
+    return of // ticks * ticks
+
+
+def _since(time: Any) -> dt.timedelta:
+    """Returns the span from 1970 to a time."""
+    if isinstance(time, dt.datetime):
+        return (time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)) - _EPOCH
+    if isinstance(time, dt.date):
+        return dt.timedelta(days=time.toordinal() - _EPOCH.toordinal())
+    raise TypeError(f"a time is compared with a datetime or a date of Python, not {type(time).__name__}")
+
+
+def _ticks(time: Any, unit: str) -> int:
+    """Returns a time as a number."""
+    nanos = _since(time) // dt.timedelta(microseconds=1) * 1000
+    ticks, rest = divmod(nanos, _UNITS[unit])
+    if rest:
+        raise ValueError(f"{time} is between two numbers: these times count {unit!r}")
+    if not -(2**63) <= ticks < 2**63:
+        raise OverflowError(f"{time} is beyond what 64 bits count in {unit!r}")
+    return ticks
 
 
 class TimeFunctions:
     """Functions of times: whole numbers that count from 1970-01-01 00:00 UTC, as Arrow and Parquet files store them.
 
+    Columns of times in Arrow and Parquet files and in tables know their unit, and so does `.str.to_time(unit)`.
     Comparisons with `datetime.datetime` and `datetime.date` give conditions. A time without a zone is one of UTC.
 
     >>> import datetime
     >>> import forebay as fb
     >>> ds = fb.from_dict({"day": ["2024-02-29", "2024-03-01"]})
     >>> ds = ds.with_column("day", fb.col("day").str.to_time("D"))
-    >>> [int(row["day"]) for row in ds.filter(fb.col("day").dt("D") >= datetime.date(2024, 3, 1))]
+    >>> [int(row["day"]) for row in ds.filter(fb.col("day").dt >= datetime.date(2024, 3, 1))]
     [19783]
     """
 
     __slots__ = ("_of", "_unit")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, of: Expr, unit: str) -> None:
+    def __init__(self, of: Expr, unit: str | None = None) -> None:
         self._of, self._unit = of, unit
 
     def year(self) -> Expr:
@@ -120,57 +192,51 @@ class TimeFunctions:
         >>> [int(row["t"]) for row in ds.with_column("t", fb.col("t").dt("s").floor("1h"))]
         [0, 3600, 7200]
         """
-        found = re.fullmatch(r"(\d+)(d|h|m|s|ms|us|ns|w)", every) if isinstance(every, str) else None
-        if found is None or int(found[1]) < 1:
-            raise ValueError(f"floor: every={every!r}; write a number and d, h, m, s, ms, us, ns or w, as '15m'")
-        is_week = found[2] == "w"
-        span = int(found[1]) * (7 * _SPANS["d"] if is_week else _SPANS[found[2]])
-        ticks, rest = divmod(span, _UNITS[self._unit])
-        if rest or not ticks:
-            raise ValueError(f"floor: {every!r} is no number of {self._unit!r}, in which these times count")
-        if ticks >= 2**63:
-            raise ValueError(f"floor: {every!r} is too long")
-        if is_week:
-            shift = _DAYS_TO_MONDAY * _SPANS["d"] // _UNITS[self._unit]
-            return (self._of + shift) // ticks * ticks - shift
-        return self._of // ticks * ticks
+        _span(every)
+        return self._made("floor", every, f".floor({every!r})")
 
     def __lt__(self, other: dt.date) -> Expr:
-        return self._of < self._ticks(other)
+        return self._compared("lt", other)
 
     def __le__(self, other: dt.date) -> Expr:
-        return self._of <= self._ticks(other)
+        return self._compared("le", other)
 
     def __gt__(self, other: dt.date) -> Expr:
-        return self._of > self._ticks(other)
+        return self._compared("gt", other)
 
     def __ge__(self, other: dt.date) -> Expr:
-        return self._of >= self._ticks(other)
+        return self._compared("ge", other)
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
-        return self._of == self._ticks(other)
+        return self._compared("eq", other)
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
-        return self._of != self._ticks(other)
+        return self._compared("ne", other)
 
-    def _ticks(self, time: Any) -> int:
-        """Returns a time as a number."""
-        if isinstance(time, dt.datetime):
-            moment = time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)
-            since = moment - _EPOCH
-        elif isinstance(time, dt.date):
-            since = dt.timedelta(days=time.toordinal() - _EPOCH.toordinal())
-        else:
-            raise TypeError(f"a time is compared with a datetime or a date of Python, not {type(time).__name__}")
-        nanos = since // dt.timedelta(microseconds=1) * 1000
-        ticks, rest = divmod(nanos, _UNITS[self._unit])
-        if rest:
-            raise ValueError(f"{time} is between two numbers: these times count {self._unit!r}")
-        if not -(2**63) <= ticks < 2**63:
-            raise OverflowError(f"{time} is beyond what 64 bits count in {self._unit!r}")
-        return ticks
+    def _compared(self, function: str, time: Any) -> Expr:
+        _since(time)
+        return self._made(function, time, f" {_SYMBOLS[function]} {time}")
 
     def _part(self, part: str) -> Expr:
-        unit = self._unit
-        call = {"fn": "time", "part": part, "unit": unit.lower()}
-        return self._of._called(f".dt({unit!r}).{part}()", call)
+        return self._made(part, None, f".{part}()")
+
+    def _made(self, function: str, argument: Any, text: str) -> Expr:
+        if self._unit is None:
+            return self._of._then({"expr": "dt", "function": function, "argument": argument}, f"{self._of}.dt{text}")
+        of = self._of._then({"expr": "counts", "unit": self._unit}, repr(self._of))
+        return _computed(of, function, argument, self._unit)
+
+
+class Times(TimeFunctions):
+    """The functions of times; a call says what the numbers count, where the source of a column does not."""
+
+    __slots__ = ()
+
+    def __call__(self, unit: str) -> TimeFunctions:
+        """Returns the functions of times that count days (`"D"`), `"s"`, `"ms"`, `"us"` or `"ns"` since 1970.
+
+        >>> import forebay as fb
+        >>> fb.col("when").dt("us").year()
+        col('when').dt('us').year()
+        """
+        return TimeFunctions(self._of, unit_of("dt", unit))

@@ -317,7 +317,10 @@ class DatasetIterator(Iterator[Sample]):
                     known = pipeline_ops.difference(state.get("position"), self._iteration.pipeline)
                     differs, line = known or (differs, None)
                 if key == "dataset" and '"mix":' in self._iteration.pipeline.to_json():
-                    hint += ". Weights of a mix that change are a schedule: weights=fb.schedule({0: ..., row: ...})"
+                    hint += (
+                        ". A resumed run has the weights that it began with: weights that change are written from the "
+                        "start, as weights=fb.schedule({0: ..., row: ...})"
+                    )
                 context = {"line": line, "hint": hint} if line else {"hint": hint}
                 raise InvalidPipelineError(f"this state was saved by another iterator: {differs}", context)
         position = state.get("position")

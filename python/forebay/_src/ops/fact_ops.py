@@ -42,7 +42,7 @@ class FactOps(Base):
     @property
     def schema(self) -> Schema:
         """The columns of a sample: names, dtypes, shapes. Known before anything runs."""
-        return Schema._of(self._pipeline.schema, self._pipeline.batch_size)
+        return Schema._of(self._pipeline.schema, self._pipeline.batch_size, self._pipeline.times)
 
     @property
     def cardinality(self) -> int | float | None:

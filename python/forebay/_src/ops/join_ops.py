@@ -1,4 +1,4 @@
-"""Columns of a table that fits in memory, found by a key; and samples in the order of a column."""
+"""Ops that read a table or a column when they are written: joins, samples in the order of a column, unique samples."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ class JoinOps(CombineOps):
             name: The name of the op in errors and explanations.
 
         Raises:
-            InvalidPipelineError: There are more samples, or their number is not known.
+            InvalidPipelineError: There are more samples, or their number is not known; or the column, or the order of
+                samples, depends on the seed (behind a shuffle, a mix, or a random op).
 
         >>> import forebay as fb
         >>> ds = fb.from_dict({"x": [3, 1, 2], "y": ["c", "a", "b"]})
@@ -111,11 +112,7 @@ class JoinOps(CombineOps):
         ['c', 'b', 'a']
         """
         descending = arguments.flag(descending, "sort", "descending")
-        count = self._count("sort")
-        if count > ROWS_MAX:
-            hint = "sort the files once, with a program for tables"
-            raise InvalidPipelineError(f"sort: {count} samples are more than {ROWS_MAX}", {"hint": hint})
-        values = _read(cast("Dataset", self).select(arguments.text(column, "sort", "column")), "sort")[column]
+        values = self._steady("sort", [arguments.text(column, "sort", "column")])[column]
         if any(value is None or value != value for value in values):
             hint = "fill_null it before, or leave such samples out"
             raise InvalidPipelineError(f"sort: a value of {column!r} is missing or nan", {"hint": hint})
@@ -124,6 +121,59 @@ class JoinOps(CombineOps):
             raise InvalidPipelineError(f"sort: {column!r} holds neither numbers nor strings", {"hint": hint})
         order = sorted(range(len(values)), key=values.__getitem__, reverse=descending)
         return self._then({"op": "select_rows", "rows": order}, False, name or "sort")
+
+    @explained(
+        "ds.unique('user_id')",
+        keep="leave it out: the first sample of each key stays; for the last, sort in descending order before",
+        maintain_order="leave it out: samples keep their order",
+        subset="name the columns: unique('a', 'b')",
+    )
+    def unique(self, *columns: str, name: str | None = None) -> Dataset:
+        """Keeps the first sample of each key, in order: pandas' `drop_duplicates`, exact.
+
+        The columns are read when this is written, of at most 2**20 samples and 64 MiB of keys. The number of samples is
+        known, so it cannot stand behind a filter, as `select_rows`. Which samples stay travels with the pipeline, so
+        they are the same on all ranks and workers. To find documents that are almost equal, or among more
+        samples, use a program for tables beforehand.
+
+        Args:
+            *columns: The columns of the key: numbers, strings or bytes. A key that is missing, or nan, is one key.
+            name: The name of the op in errors and explanations.
+
+        Raises:
+            InvalidPipelineError: There are more samples, or their number is not known; or the key, or the order of
+                samples, depends on the seed (behind a shuffle, a mix, or a random op).
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"user": [7, 8, 7], "item": ["a", "b", "c"]})
+        >>> [row["item"] for row in ds.unique("user")]
+        ['a', 'b']
+        """
+        names = [arguments.text(column, "unique", "a column") for column in columns]
+        if not names:
+            raise InvalidPipelineError("unique: no column", {"hint": "name the columns of the key: unique('id')"})
+        values = self._steady("unique", names)
+        first: dict[tuple[Any, ...], int] = {}
+        for row, key in enumerate(zip(*(values[column] for column in names), strict=True)):
+            first.setdefault(tuple(None if part != part else part for part in key), row)
+        return self._then({"op": "select_rows", "rows": list(first.values())}, False, name or "unique")
+
+    def _steady(self, op: str, columns: list[str]) -> dict[str, list[Any]]:
+        """Returns the values of columns that are the same with every seed, of samples whose order is."""
+        count = self._count(op)
+        if count > ROWS_MAX:
+            hint = (
+                f"{op} the files once, with a program for tables" if op == "sort" else "use a program for tables once"
+            )
+            raise InvalidPipelineError(f"{op}: {count} samples are more than {ROWS_MAX}", {"hint": hint})
+        for column in columns:
+            drawn = self._pipeline.drawn_by(column)
+            if drawn is not None:
+                hint = f"put {op} before it: which samples come where is decided once, for every seed and epoch"
+                raise InvalidPipelineError(
+                    f"{op}: {column!r}, or its order, depends on the seed by {drawn}", {"hint": hint}
+                )
+        return _read(cast("Dataset", self).select(columns), op)
 
 
 def _columns_of(table: Any, on: str) -> tuple[dict[str, list[Any]], dict[str, str]]:
@@ -174,11 +224,11 @@ def _read(dataset: Any, op: str) -> dict[str, list[Any]]:
             for column, values in batch.items():
                 found = values.tolist()
                 size += values.nbytes if isinstance(values, np.ndarray) and values.dtype.kind != "O" else 0
-                size += sum(len(value) for value in found if isinstance(value, str))
+                size += sum(len(value) for value in found if isinstance(value, (str, bytes)))
                 columns[column] += found
             rows += len(found)
-            if rows > ROWS_MAX or (op == "join" and size > JOIN_BYTES_MAX):
-                hint = "join large tables beforehand, with a program for tables, and save what comes out"
+            if rows > ROWS_MAX or (op != "sort" and size > JOIN_BYTES_MAX):
+                hint = f"{op} large tables beforehand, with a program for tables, and save what comes out"
                 message = f"{op}: the table has more than {ROWS_MAX} rows or {JOIN_BYTES_MAX >> 20} MiB"
                 raise InvalidPipelineError(message, {"hint": hint})
     return columns

@@ -143,7 +143,11 @@ class RowOps(Base):
         [8, 9]
         """
         if isinstance(predicate, Expr):
-            return self._then({"op": "filter_expr", "predicate": predicate.to_parts()}, keep_position, name)
+            return self._then(
+                {"op": "filter_expr", "predicate": predicate.to_parts(self._pipeline.times, "filter")},
+                keep_position,
+                name,
+            )
         if isinstance(predicate, str):
             hint = "write an expression, as filter(fb.col('x') > 0), or a function of a sample"
             raise InvalidPipelineError(f"filter: the text {arguments.shown(predicate)} is no condition", {"hint": hint})
@@ -161,12 +165,18 @@ class RowOps(Base):
         """
         if callable(value) and not isinstance(value, Expr):
             hint = f"write map(fn, writes=[{column!r}]), where fn returns {{{column!r}: value}}"
+            if str(getattr(value, "__module__", "")).startswith("forebay._src.expr"):
+                hint = f"call it: {value.__name__}()"  # pandas' .dt.year is a property.
             raise InvalidPipelineError("with_column: a function is no expression", {"hint": hint})
         if isinstance(value, (list, tuple, np.ndarray)):
             hint = "put the values into the source, beside the other columns; fb.stack puts columns side by side"
             raise InvalidPipelineError(f"with_column: a {type(value).__name__} is no expression", {"hint": hint})
         value = value if isinstance(value, Expr) else lit(value)
-        return self._then({"op": "with_column", "column": column, "value": value.to_parts()}, keep_position, name)
+        return self._then(
+            {"op": "with_column", "column": column, "value": value.to_parts(self._pipeline.times, "with_column")},
+            keep_position,
+            name,
+        )
 
     @explained('fill_null("x", 0), fill_null(["x", "y"], 0), or fill_null({"x": 0, "name": ""})')
     def fill_null(

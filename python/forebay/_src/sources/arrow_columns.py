@@ -71,6 +71,25 @@ def columns_of(table: Any, op: str) -> tuple[dict[str, Any], list[str]]:
     return columns, unsaid
 
 
+def units_of(table: Any) -> dict[str, str]:
+    """Returns what the numbers of time columns count."""
+    units = {}
+    for name, values in zip(table.column_names, table.columns, strict=True):
+        for inner, array in _flat(name, values.combine_chunks()):
+            unit = _unit(array.type)
+            if unit is not None:
+                units[inner] = unit
+    return units
+
+
+def _unit(kind: Any) -> str | None:
+    from pyarrow import types
+
+    if types.is_date(kind):
+        return "D" if types.is_date32(kind) else "ms"
+    return str(kind.unit) if types.is_temporal(kind) and hasattr(kind, "unit") else None
+
+
 def _flat(name: str, array: Any) -> Iterator[tuple[str, Any]]:
     from pyarrow import types
 

@@ -343,11 +343,7 @@ def from_dict(data: Mapping[str, Any]) -> Dataset:
         hint = _FRAME if hasattr(data, "iloc") else "give columns by name, as {'x': [1, 2], 'name': ['a', 'b']}"
         message = f"from_dict: this is a {type(data).__name__}, not a dictionary of columns"
         raise InvalidPipelineError(message, {"hint": hint})
-    columns = {name: part for key, values in data.items() for name, part in _parts(key, values)}
-    try:
-        return _memory("from_dict", columns)
-    except InvalidPipelineError as error:
-        raise better(error) from None
+    return _memory("from_dict", {name: part for key, values in data.items() for name, part in _parts(key, values)})
 
 
 def _parts(name: Any, values: Any) -> Iterator[tuple[Any, Any]]:

@@ -52,7 +52,8 @@ def of_table(found: Any, op: str, columns: Iterable[str] | None) -> Dataset:
     if not found.num_columns:
         raise InvalidPipelineError(f"{op}: the table has no columns")
     values, unsaid = arrow_columns.columns_of(found, op)
-    ds = sources._memory(op, values)
+    made = sources._memory(op, values)
+    ds = type(made)(made._pipeline.with_times(arrow_columns.units_of(found)))
     for name in unsaid:
         ds = ds.cast({name: "bytes"})
     return ds

@@ -10,11 +10,11 @@ use forebay_core::{Epoch, Result, SampleId, Seed, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema, column_of};
 use forebay_exec::{Environment, Executable, Functions, MadeRows, Pickle, Randomness};
 use forebay_plan::{
-    AutoPolicy, Binary, BlobId, Border, Call, CastType, EpochPlan, Expr, Extent, Function, Graph, ImageMode,
+    AutoPolicy, Binary, BlobId, Border, Call, CastType, Class, EpochPlan, Expr, Extent, Function, Graph, ImageMode,
     Interpolation, Layout, Node, Op, Resample, Source, Stages, Unary, ops,
 };
 
-use super::Empty;
+use super::samples::{Sample, SampleBlobs, samples};
 
 /// The number of tested pipelines.
 pub(crate) const GRAPHS: u64 = 10_000;
@@ -391,6 +391,39 @@ pub(crate) fn pipeline(draw: &mut Draw) -> Graph {
     graph
 }
 
+/// Returns the variants of row ops that have a sample and need no batch: all of them, as the suite `check_op` makes sure.
+pub(crate) fn row_ops() -> BTreeSet<&'static str> {
+    let needs_batch = |sample: &Sample| sample.before.iter().any(|op| matches!(op, Op::Batch(_)));
+    let samples = samples();
+    let row_ops = samples.iter().filter(|sample| is_row_op(&sample.op) && !needs_batch(sample));
+    row_ops.map(|sample| sample.op.variant()).collect()
+}
+
+/// Whether an op runs inside splits, on rows.
+pub(crate) fn is_row_op(op: &Op) -> bool {
+    matches!(op.class(), Class::RowWise | Class::Filter | Class::Expand) && !op.is_cache_point()
+}
+
+/// A pipeline of samples of row ops with the ops that make their columns, and of other ops between them. Each op was
+/// legal where it was added.
+pub(crate) fn pipeline_of(draw: &mut Draw, samples: &[Sample]) -> Graph {
+    let source = Source::Memory { blob: BlobId("x".to_owned()), rows: ROWS as u64, fields: fields() };
+    let mut graph = Graph::new(source, None).expect("a source");
+    for _ in 0..2 + draw.below(4) {
+        let sample = &samples[draw.below(samples.len())];
+        let added = match draw.below(6) {
+            0 => vec![image_op(draw)],
+            1 => vec![table_op(draw)],
+            _ => sample.before.iter().chain([&sample.op]).cloned().collect(),
+        };
+        for op in added.into_iter().filter(is_row_op) {
+            let node = Node { keep_position: draw.below(12) == 0, ..Node::new(op) };
+            graph = graph.then(node).ok().filter(|graph| Stages::new(graph).is_ok()).unwrap_or(graph);
+        }
+    }
+    graph
+}
+
 /// The environment of pipelines without files; `blobs` has their arrays.
 pub(crate) fn environment(blobs: Arc<dyn forebay_io::Blobs>) -> Environment {
     let (functions, watch) = (Arc::new(Hashed), Arc::new(SystemClock::default()));
@@ -403,7 +436,7 @@ pub(crate) fn executable(graph: &Graph, rows: Option<usize>) -> Result<Arc<Execu
     let extent =
         Extent { rows: rows.map(|rows| rows as u64), blocks: 1, bytes: 0, is_compressed: false, parts: Vec::new() };
     let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(5), 1, None)?);
-    Executable::for_rows(stages, plan, &environment(Arc::new(Empty)))
+    Executable::for_rows(stages, plan, &environment(Arc::new(SampleBlobs)))
 }
 
 pub(crate) fn run(graph: &Graph, rows: &Chunk) -> Result<Chunk> {

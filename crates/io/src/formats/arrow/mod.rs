@@ -15,5 +15,6 @@ mod stream;
 pub(crate) use convert::{Column, Lack, columns};
 pub(crate) use file::{File, columns_of, table};
 pub(crate) use schema::{
-    Found, check, check_time, check_times, fields, found, may_be_time, not_there, other_clock, stored_type, wider,
+    Found, check, check_time, check_times, fields, found, may_be_time, not_there, other_clock, stored_type, unit,
+    units, wider,
 };

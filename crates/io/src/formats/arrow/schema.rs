@@ -3,10 +3,12 @@
 //! Structs are flattened to dotted names, except a struct that its writer called a tensor of variable shape. Invariant:
 //! no type makes a file unreadable: types other than numbers, text and bytes become text (decimals) or JSON.
 
+use std::collections::BTreeMap;
+
 use arrow_schema::{DataType, Field as ArrowField, Schema as ArrowSchema, TimeUnit};
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, TENSOR_DTYPE};
-use forebay_plan::Merged;
+use forebay_plan::{Merged, TimeUnit as Unit};
 
 /// Arrow's name for a tensor whose shape differs from row to row.
 const VARIABLE_SHAPE: &str = "arrow.variable_shape_tensor";
@@ -171,6 +173,24 @@ fn named(ty: &DataType) -> String {
         DataType::Timestamp(of, Some(_)) => format!("timestamp[{}, tz=UTC]", unit(of)),
         DataType::Duration(of) => format!("duration[{}]", unit(of)),
         other => other.to_string(),
+    }
+}
+
+/// Returns what the numbers of each time column count.
+pub(crate) fn units(columns: &[Found]) -> BTreeMap<String, Unit> {
+    let unit = |column: &Found| Some((column.field.name.clone(), unit(column.clock.as_deref()?)?));
+    columns.iter().filter_map(unit).collect()
+}
+
+/// Returns what a type of times counts, by its name.
+pub(crate) fn unit(clock: &str) -> Option<Unit> {
+    match clock.split(['[', ',', ']']).nth(1)? {
+        "day" => Some(Unit::D),
+        "s" => Some(Unit::S),
+        "ms" => Some(Unit::Ms),
+        "us" => Some(Unit::Us),
+        "ns" => Some(Unit::Ns),
+        _ => None,
     }
 }
 

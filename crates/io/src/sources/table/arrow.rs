@@ -5,14 +5,14 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_plan::Source;
 
-use super::{Columns, TableFiles, are_named, open_groups, partitioned_files};
+use super::{Columns, TableFiles, are_named, merged_times, open_groups, partitioned_files};
 use crate::Progress;
 use crate::formats::arrow;
 use crate::index::table::Counted;
 use crate::index::{Inner, Layout};
 use crate::open_found::open_found as open;
 use crate::readers::Reader;
-use crate::sources::draft::Together;
+use crate::sources::draft::{Inferred, Together};
 use crate::sources::format::{FileAccess, Listed, Opening, SourceFormat};
 use crate::store::{Object, ReadThrough};
 
@@ -26,16 +26,17 @@ pub(in crate::sources) fn infer(
     (columns, nullable): (Option<Vec<String>>, Option<Vec<String>>),
     near: Option<&dyn ReadThrough>,
     progress: Progress<'_>,
-) -> Result<Source> {
+) -> Result<Inferred> {
     let files = TableFiles::list(paths, together)?;
     let look = |object: Arc<Object>| arrow::columns_of(&object);
-    let (fields, partitions, merged): Columns = if together.merged {
-        files.merged(look, columns, nullable, near, progress)?
+    let ((fields, partitions, merged), times): (Columns, _) = if together.merged {
+        merged_times(files.merged(look, columns, nullable, near, progress)?)
     } else {
         let stored = look(open(&files.found[0], near)?)?;
-        files.columns(stored.into_iter().map(|column| column.field).collect(), columns, nullable, Ok)?
+        let times = arrow::units(&stored);
+        (files.columns(stored.into_iter().map(|column| column.field).collect(), columns, nullable, Ok)?, times)
     };
-    Ok(Source::Arrow { paths: files.paths, fields, partitions, merged })
+    Ok(Inferred { source: Source::Arrow { paths: files.paths, fields, partitions, merged }, times })
 }
 
 impl SourceFormat for Arrow<'_> {

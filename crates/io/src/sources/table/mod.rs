@@ -6,11 +6,12 @@ mod merged;
 pub(crate) mod missing;
 pub(super) mod parquet;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::{Error, Result};
 use forebay_data::{Field, Schema};
-use forebay_plan::{Merged, Source};
+use forebay_plan::{Merged, Source, TimeUnit};
 
 use super::draft::Together;
 use super::format::Opening;
@@ -133,6 +134,13 @@ pub(super) fn open_groups<F: Grouped + 'static>(source: &Source, opening: Openin
 
 /// The columns to read, the names of the path columns, and the merged types if files were merged.
 pub(crate) type Columns = (Vec<Field>, Vec<String>, Option<Merged>);
+
+/// Returns the columns of merged files, with what the numbers of their time columns count.
+pub(super) fn merged_times(columns: Columns) -> (Columns, BTreeMap<String, TimeUnit>) {
+    let clocks = columns.2.iter().flat_map(|merged| &merged.times);
+    let times = clocks.filter_map(|(name, clock)| Some((name.clone(), formats::arrow::unit(clock)?))).collect();
+    (columns, times)
+}
 
 /// Picks the columns that the user named, or all.
 fn select(found: Vec<Field>, columns: Option<Vec<String>>) -> Result<Vec<Field>> {

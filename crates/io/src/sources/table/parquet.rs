@@ -6,14 +6,14 @@ use forebay_core::Result;
 use forebay_plan::Source;
 
 use super::filtered::Filtered;
-use super::{Columns, TableFiles, are_named, missing, open_groups, partitioned_files};
+use super::{Columns, TableFiles, are_named, merged_times, missing, open_groups, partitioned_files};
 use crate::Progress;
-use crate::formats::parquet;
+use crate::formats::{arrow, parquet};
 use crate::index::table::Table;
 use crate::index::{Inner, Layout};
 use crate::open_found::open_found as open;
 use crate::readers::Reader;
-use crate::sources::draft::Together;
+use crate::sources::draft::{Inferred, Together};
 use crate::sources::format::{FileAccess, FileRows, FileToScan, Listed, Opening, Scan, SourceFormat, counted};
 use crate::store::ReadThrough;
 
@@ -27,17 +27,17 @@ pub(in crate::sources) fn infer(
     (columns, nullable): (Option<Vec<String>>, Option<Vec<String>>),
     near: Option<&dyn ReadThrough>,
     progress: Progress<'_>,
-) -> Result<Source> {
+) -> Result<Inferred> {
     let files = TableFiles::list(paths, together)?;
     let look = |object| parquet::File::open(object).map(|file| file.columns());
-    let (fields, partitions, merged): Columns = if together.merged {
-        files.merged(look, columns, nullable, near, progress)?
+    let ((fields, partitions, merged), times): (Columns, _) = if together.merged {
+        merged_times(files.merged(look, columns, nullable, near, progress)?)
     } else {
         let file = parquet::File::open(open(&files.found[0], near)?)?;
         let find = |fields| missing::find(fields, &file, &files.found, near);
-        files.columns(file.fields(), columns, nullable, find)?
+        (files.columns(file.fields(), columns, nullable, find)?, arrow::units(&file.columns()))
     };
-    Ok(Source::Parquet { paths: files.paths, fields, partitions, merged, filter: None })
+    Ok(Inferred { source: Source::Parquet { paths: files.paths, fields, partitions, merged, filter: None }, times })
 }
 
 impl SourceFormat for Parquet<'_> {
