@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_core::{Result, Seed, SystemClock};
-use forebay_data::{Chunk, Memory};
+use forebay_data::{Chunk, Memory, Schema};
 use forebay_exec::{Budget, Environment, Executable, LocalIteration, LocalOptions};
 use forebay_plan::{Class, Expr, Graph, Node, OnError, Op, Reorder, Sharding, Stages, ops};
 
@@ -30,7 +30,7 @@ impl Pipeline {
                 let numbered = ops::WithColumn { column: op.column.clone(), value: Expr::Int { value: op.start } };
                 graph = graph.then(Node { op: Op::WithColumn(numbered), ..(**node).clone() })?;
             }
-            if let Some(batch) = one_batch(&node.op, rows) {
+            if let Some(batch) = one_batch(&node.op, rows, graph.schema()) {
                 graph = graph.then(first(rows))?.then(Node { op: batch, ..(**node).clone() })?;
             }
             if computes && !node.op.is_cache_point() {
@@ -73,17 +73,22 @@ fn first(rows: usize) -> Node {
     Node::new(Op::Take(ops::Take { count: rows as u64 }))
 }
 
-/// Returns the op that puts all rows of a trial into one batch, in place of one that makes batches.
-fn one_batch(op: &Op, rows: usize) -> Option<Op> {
+/// Returns the op that puts all rows of a trial into one batch, in place of one that makes batches. Lists that are stacked
+/// may have other lengths in the next batch, so a trial pads them.
+fn one_batch(op: &Op, rows: usize, schema: &Schema) -> Option<Op> {
+    let all = ops::Batch { size: rows, drop_remainder: false };
+    let padded = |padding| ops::PaddedBatch { size: rows, drop_remainder: false, padding: Some(padding), valid: None };
     match op {
-        Op::Batch(_) => Some(Op::Batch(ops::Batch { size: rows, drop_remainder: false })),
+        Op::Batch(_) if all.stacks(schema) => Some(Op::PaddedBatch(padded(ops::Padding::default()))),
+        Op::Batch(_) => Some(Op::Batch(all)),
         Op::PaddedBatch(batch) => {
-            Some(Op::PaddedBatch(ops::PaddedBatch { size: rows, drop_remainder: false, ..batch.clone() }))
+            let stacked = || all.stacks(schema).then(ops::Padding::default);
+            let padding = batch.padding.clone().or_else(stacked);
+            Some(Op::PaddedBatch(ops::PaddedBatch { size: rows, drop_remainder: false, padding, ..batch.clone() }))
         }
         Op::BucketByLength(bucket) => {
             let padding = ops::Padding { values: bucket.padding.clone(), ..ops::Padding::default() };
-            let batch = ops::PaddedBatch { size: rows, drop_remainder: false, padding: Some(padding), valid: None };
-            Some(Op::PaddedBatch(batch))
+            Some(Op::PaddedBatch(padded(padding)))
         }
         _ => None,
     }

@@ -354,7 +354,7 @@ def make(seed: int, shards: Path, keep: str | None = None) -> fb.Dataset:
         ds = extended(ds, more.choice(MORE), more)
     if rng.random() < 0.8:
         shapes = {name: column.shape or () for name, column in ds.schema.items()}
-        # Rows of different shapes make no batch, unless they are padded.
+        # Lists of different lengths make no batch, unless they are padded.
         padding = padded(more, [name for name, shape in shapes.items() if shape[:1] == (None,)])
         ds = ds.select([name for name, shape in shapes.items() if None not in (shape[1:] if padding else shape)])
         size = rng.choice([1, 2, 3, 7, 8, 32, 100])

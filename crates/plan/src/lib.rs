@@ -63,11 +63,11 @@ pub use epoch::permute::Permutation;
 pub use epoch::sharding::Sharding;
 pub use epoch::window::STREAMED_AT_ONCE;
 pub use explain::{describe, explain};
-pub use graph::{Graph, Node, Site};
+pub use graph::{Graph, Node, Site, WrittenOp};
 pub use on_error::OnError;
 pub use ops::expr::{
-    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Found, Table, TimePart, TimeUnit, Unary, ValueBound,
-    ValueRange, Values, meet, promote, stack_dtype, text_pattern,
+    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Found, ItemDefault, Table, TimePart, TimeUnit, Unary,
+    ValueBound, ValueRange, Values, meet, promote, stack_dtype, text_pattern,
 };
 pub use ops::{
     Access, Along, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Chat, Class, Corner, CorruptSpans, Direction,

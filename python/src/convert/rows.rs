@@ -2,11 +2,11 @@
 
 use arrow_array::ArrayRef;
 use forebay_core::{Error, ErrorKind};
-use forebay_data::Schema;
+use forebay_data::{Field, Schema};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString};
 
-use crate::convert::values::{batched_column, column, describe, shown};
+use crate::convert::values::{batched_column, column, describe, shown, with_schema};
 use crate::errors::raise;
 
 /// Turns nested dictionaries into dotted names.
@@ -14,6 +14,11 @@ pub(crate) fn flatten<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(String, B
     let mut out = Vec::new();
     into(value, "", &mut out)?;
     Ok(out)
+}
+
+/// Says whether a dotted name is that of a column inside a dictionary.
+pub(crate) fn is_inside(name: &str, dictionary: &str) -> bool {
+    name.strip_prefix(dictionary).is_some_and(|rest| rest.starts_with('.'))
 }
 
 fn into<'py>(value: &Bound<'py, PyAny>, prefix: &str, out: &mut Vec<(String, Bound<'py, PyAny>)>) -> PyResult<()> {
@@ -57,13 +62,18 @@ pub(crate) fn columns_of_rows(py: Python<'_>, schema: &Schema, rows: &[Bound<'_,
             column.push(value);
         }
     }
-    schema.fields().iter().zip(values).map(|(field, values)| column(py, field, &values)).collect()
+    let made =
+        |(field, values): (&Field, Vec<_>)| column(py, field, &values).map_err(|e| with_schema(py, e, schema, field));
+    schema.fields().iter().zip(values).map(made).collect()
 }
 
 /// Makes columns from one dictionary of columns.
 pub(crate) fn columns_of_batch(schema: &Schema, batch: &Bound<'_, PyAny>, rows: usize) -> PyResult<Vec<ArrayRef>> {
     let values = in_order(schema, batch, 0)?;
-    schema.fields().iter().zip(&values).map(|(field, value)| batched_column(field, value, rows)).collect()
+    let made = |(field, value): (&Field, _)| {
+        batched_column(field, value, rows).map_err(|e| with_schema(batch.py(), e, schema, field))
+    };
+    schema.fields().iter().zip(&values).map(made).collect()
 }
 
 fn in_order<'py>(schema: &Schema, row: &Bound<'py, PyAny>, at: usize) -> PyResult<Vec<Bound<'py, PyAny>>> {
@@ -87,10 +97,16 @@ fn in_order<'py>(schema: &Schema, row: &Bound<'py, PyAny>, at: usize) -> PyResul
     let mut values = Vec::with_capacity(fields.len());
     for field in fields {
         let Some(place) = flat.iter().position(|(n, _)| *n == field.name) else {
+            if flat.iter().any(|(n, value)| value.is_none() && is_inside(&field.name, n)) {
+                values.push(row.py().None().into_bound(row.py()));
+                continue;
+            }
             return Err(other_columns(schema, row, at, &format!("column {:?} is missing", field.name)));
         };
         values.push(flat.swap_remove(place).1);
     }
+    // A dictionary that is `None` has given `None` to its columns.
+    flat.retain(|(n, value)| !(value.is_none() && fields.iter().any(|field| is_inside(&field.name, n))));
     match flat.first() {
         None => Ok(values),
         Some((name, _)) => Err(other_columns(schema, row, at, &format!("column {name:?} was not expected"))),

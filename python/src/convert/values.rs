@@ -11,7 +11,9 @@ use arrow_array::{ArrayRef, LargeBinaryArray, LargeStringArray, make_array};
 use arrow_buffer::{Buffer, MutableBuffer, NullBuffer};
 use arrow_data::ArrayData;
 use forebay_core::{Error, ErrorKind};
-use forebay_data::{DType, Field, Kind, Ragged, TextLists, VariableTensorBuilder, tensor_shape_of_row, tensor_values};
+use forebay_data::{
+    DType, Field, Kind, Ragged, Schema, TextLists, VariableTensorBuilder, tensor_shape_of_row, tensor_values,
+};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyEllipsis, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
@@ -19,7 +21,7 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyEllipsis, PyFloat, PyInt, PyLi
 use crate::convert::masks::{self, Masks};
 use crate::convert::memory::Memory;
 use crate::convert::numpy::NumPy;
-use crate::errors::raise;
+use crate::errors::{from_exception, raise};
 
 /// Rows of this size together are stacked by NumPy in one call, which costs a copy and saves a call for each row.
 const STACKED_BYTES_MAX: usize = 1 << 16;
@@ -166,8 +168,8 @@ fn check_one_shape(py: Python<'_>, field: &Field, column: &ArrayRef) -> PyResult
                 "returned the wrong structure: column {:?} has rows of shapes {first:?} and {this:?} in one batch",
                 field.name
             );
-            let hint = "behind a padded batch a column is one array: pad its rows to one length; or leave schema= out, \
-                        so that the rows of the first samples say that they differ";
+            let hint = "behind batch a column of lists is one array: pad its rows to one length; or put the function before \
+                        batch, and give batch(..., pad=0)";
             return Err(raise(
                 py,
                 &Error::new(ErrorKind::Function, message).with("column", &field.name).with("row", row).hint(hint),
@@ -410,7 +412,8 @@ fn wrong(field: &Field, value: &Bound<'_, PyAny>, row: Option<usize>) -> PyErr {
         Some(row) => error.with("row", row),
         None => error,
     };
-    raise(value.py(), &error.hint(hint(field)))
+    let is = NumPy::get(value.py()).and_then(|np| shape_of(&np.asarray(value)?)).unwrap_or_default();
+    raise(value.py(), &error.hint(hint(field, &is)))
 }
 
 /// Returns the error for a masked number where none may be missing.
@@ -437,19 +440,59 @@ fn wrong_batch(field: &Field, array: &Bound<'_, PyAny>, shape: &[usize]) -> PyEr
     let is = if dims.is_empty() { dtype } else { format!("{dtype}[{}]", dims.join(", ")) };
     let message =
         format!("returned the wrong structure: column {:?} should be {} a row, and is {is}", field.name, field.kind);
-    raise(array.py(), &Error::new(ErrorKind::Function, message).with("column", &field.name).hint(hint(field)))
+    raise(
+        array.py(),
+        &Error::new(ErrorKind::Function, message).with("column", &field.name).hint(hint(field, &shape[1..])),
+    )
 }
 
-fn hint(field: &Field) -> String {
-    let name = &field.name;
+/// Says what to do about a value that is not of the column's kind; `is` is its shape.
+fn hint(field: &Field, is: &[usize]) -> String {
+    let Kind::Tensor { dtype, shape } = &field.kind else {
+        return format!("{FIT}: convert the value, or give schema={{{:?}: ...}}", field.name);
+    };
+    if field.kind.known_shape().as_deref() == Some(is) {
+        return format!("{FIT}: convert the value, as with numpy.asarray(value, {:?})", dtype.name());
+    }
+    let same = |(dim, is): (&Option<usize>, &usize)| dim.filter(|size| size == is);
+    let shape = match is.len() == shape.len() {
+        true => shape.iter().zip(is).map(same).collect(),
+        false => vec![None; shape.len()],
+    };
+    let open = Field { kind: Kind::Tensor { dtype: *dtype, shape }, ..field.clone() };
+    format!("{FIT}; {DIFFER}{}}}", in_schema(&open))
+}
+
+const FIT: &str = "every row has to fit the schema";
+const DIFFER: &str = "for shapes that differ write schema={";
+/// The most columns that a hint writes out.
+const COLUMNS_MAX: usize = 24;
+
+/// Completes the hint about a column whose shape differs: the whole schema of the function, to be pasted.
+pub(crate) fn with_schema(py: Python<'_>, error: PyErr, schema: &Schema, of: &Field) -> PyErr {
+    if !crate::errors::is_ours(py, &error) || schema.fields().len() > COLUMNS_MAX {
+        return error;
+    }
+    let error = from_exception(py, &error);
+    let open = error.get("hint").and_then(|hint| hint.split_once(DIFFER)?.1.strip_suffix('}').map(str::to_owned));
+    let Some(open) = open else { return raise(py, &error) };
+    let column = |field: &Field| if field.name == of.name { open.clone() } else { in_schema(field) };
+    let columns: Vec<_> = schema.fields().iter().map(column).collect();
+    let rest = error.context().iter().filter(|(key, _)| key != "hint");
+    let same = rest.fold(Error::new(error.kind(), error.message()), |e, (key, value)| e.with(key, value));
+    raise(py, &same.hint(format!("{FIT}; {DIFFER}{}}}", columns.join(", "))))
+}
+
+/// Returns a column as `schema=` takes it.
+fn in_schema(field: &Field) -> String {
+    let (name, missing) = (&field.name, if field.nullable { "?" } else { "" });
+    let shape = |shape: &[Option<usize>]| {
+        let dim = |dim: &Option<usize>| dim.map_or("None".to_owned(), |size| size.to_string());
+        shape.iter().map(dim).collect::<Vec<_>>().join(", ")
+    };
     match &field.kind {
-        Kind::Tensor { dtype, shape } => {
-            let dims = vec!["None"; shape.len()].join(", ");
-            format!(
-                "every row has to fit the schema; shapes that differ are given as schema={{{name:?}: ({:?}, [{dims}])}}",
-                dtype.name()
-            )
-        }
-        _ => format!("every row has to fit the schema: convert the value, or give schema={{{name:?}: ...}}"),
+        Kind::Tensor { dtype, shape: dims } => format!("{name:?}: (\"{dtype}{missing}\", [{}])", shape(dims)),
+        Kind::Texts => format!("{name:?}: (\"string{missing}\", [None])"),
+        kind => format!("{name:?}: \"{kind}{missing}\""),
     }
 }

@@ -24,6 +24,7 @@ use forebay_core::{Error, ErrorKind, Fault, Result, rng::op_key};
 use forebay_data::{Chunk, RowId, Schema};
 use forebay_exec::{Functions, MadeRows, Pickle, Randomness};
 use forebay_plan::{BlobId, Function};
+use pyo3::exceptions::PyKeyError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyTuple};
@@ -33,6 +34,7 @@ use crate::convert::rows::{columns_of_batch, columns_of_rows};
 use crate::convert::taken;
 use crate::errors::{from_exception, from_user, from_value};
 use collected::Collected;
+use probe::Seen;
 use user_call::Around;
 
 /// Called before each row that a user's code sees; returns whether to go on.
@@ -158,13 +160,39 @@ impl PyFunctions {
                 PyTuple::new(py, [argument.into_any(), rng])
             };
             let arguments = arguments().map_err(|e| from_exception(py, &e))?;
-            let returned = self.enter(&callable, arguments).map_err(|e| from_user(py, &e));
+            let returned =
+                self.enter(&callable, arguments).map_err(|e| without_column(py, from_user(py, &e), &e, input.schema()));
             let taken = returned.and_then(|value| take(row, value));
             let blame =
                 |e: Error| if function.batched || e.get("row").is_some() { e } else { e.with("sample", id.sample) };
             made.push(taken.map_err(blame)?);
         }
         Ok(made)
+    }
+}
+
+/// Adds the near column to the error of a function that read a column which is not there.
+fn without_column(py: Python<'_>, error: Error, raised: &PyErr, schema: &Schema) -> Error {
+    /// Columns that a hint names.
+    const NAMED_MAX: usize = 3;
+    if !raised.is_instance_of::<PyKeyError>(py) || error.get("hint").is_some() {
+        return error;
+    }
+    let key = raised.value(py).getattr("args").and_then(|args| args.get_item(0)?.extract::<String>());
+    let Ok(key) = key else { return error };
+    let inside: Vec<String> = schema
+        .fields()
+        .iter()
+        .filter(|field| field.name.strip_prefix(&key).is_some_and(|rest| rest.starts_with('.')))
+        .map(|field| format!("row[{:?}]", field.name))
+        .take(NAMED_MAX)
+        .collect();
+    if !inside.is_empty() {
+        return error.hint(format!("nested columns have dotted names: write {}", inside.join(", ")));
+    }
+    match schema.field(&key).err().and_then(|e| e.get("hint").map(str::to_owned)) {
+        Some(near) => error.hint(near),
+        None => error,
     }
 }
 
@@ -239,7 +267,7 @@ impl PyFunctions {
         let run = |py: Python<'_>| {
             let returned = self.tried(py, function, &pickle, input, randomness, makes_rows)?;
             let fields = match returned.as_slice() {
-                [batch] if function.batched => crate::functions::probe::fields_of_batch(batch),
+                [batch] if function.batched => crate::functions::probe::fields_of_batch(batch, Seen::First),
                 rows => crate::functions::probe::fields_of_rows(rows),
             };
             fields.map_err(|e| from_value(py, &e))

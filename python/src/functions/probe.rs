@@ -1,5 +1,7 @@
 //! Finds the columns of values: the schema of users' functions, by calling them on the first samples.
 
+use std::collections::BTreeSet;
+
 use forebay_core::{Error, ErrorKind};
 use forebay_data::{DType, Field, Kind};
 use pyo3::prelude::*;
@@ -7,34 +9,82 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemory
 
 use crate::convert::masks::{self, Masks};
 use crate::convert::numpy::NumPy;
-use crate::convert::rows::flatten;
+use crate::convert::rows::{flatten, is_inside};
 use crate::convert::values::{describe, shape_of, shown};
 use crate::errors::raise;
 
-/// Returns the columns of the samples that a function returned, one dictionary each.
+/// How many rows of a column are looked at, which decides about lists of one length.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// All rows.
+    All,
+    /// The first ones: lists in later rows may have other lengths.
+    First,
+}
+
+/// Returns the columns of the samples that a function returned, one dictionary each. A list may have another length in
+/// other samples; an array and a tuple have one shape. The columns of a dictionary that is `None` are missing.
 pub(crate) fn fields_of_rows(samples: &[Bound<'_, PyAny>]) -> PyResult<Vec<Field>> {
-    let mut fields: Vec<Field> = Vec::new();
     let known = samples.first().map(|s| Masks::loaded(s.py())).transpose()?.flatten();
-    for (i, sample) in samples.iter().enumerate() {
-        let row = flatten(sample)?;
-        if i > 0 && (row.len() != fields.len() || !row.iter().all(|(n, _)| fields.iter().any(|f| f.name == *n))) {
-            let names = |n: Vec<&str>| n.join(", ");
-            let message = "returned different columns for different samples";
-            let error = Error::new(ErrorKind::Function, message)
-                .with("first", names(fields.iter().map(|f| f.name.as_str()).collect()))
-                .with("then", names(row.iter().map(|(n, _)| n.as_str()).collect()));
-            return Err(raise(sample.py(), &error));
+    let rows = samples.iter().map(flatten).collect::<PyResult<Vec<_>>>()?;
+    let mut names = Vec::new();
+    for (name, value) in rows.iter().flatten() {
+        let is_dictionary = || rows.iter().flatten().any(|(other, _)| is_inside(other, name));
+        if !names.contains(&name) && !(value.is_none() && is_dictionary()) {
+            names.push(name);
         }
-        for (name, value) in row {
-            let kind = if masks::is_missing(known, &value)? { None } else { Some(kind_of(&name, &value)?) };
-            match fields.iter_mut().find(|f| f.name == name) {
-                Some(field) => merge(field, kind, &value)?,
+    }
+    let mut fields: Vec<Option<Field>> = vec![None; names.len()];
+    let mut lists = BTreeSet::new();
+    for (sample, row) in samples.iter().zip(&rows) {
+        let is_absent = |name: &str| row.iter().any(|(other, value)| value.is_none() && is_inside(name, other));
+        for (name, field) in names.iter().zip(&mut fields) {
+            let value = row.iter().find(|(other, _)| other == *name).map(|(_, value)| value);
+            let Some(value) = value else {
+                if !is_absent(name) {
+                    return Err(different(sample, &rows));
+                }
+                field.get_or_insert_with(|| Field::new(*name, Kind::Utf8)).nullable = true;
+                continue;
+            };
+            if value.is_instance_of::<PyList>() && !lists.contains(*name) {
+                lists.insert(*name);
+            }
+            let kind = if masks::is_missing(known, value)? { None } else { Some(kind_of(name, value)?) };
+            match field {
+                Some(field) => merge(field, kind, value)?,
                 // The samples that follow show the type of a value that is missing at first.
-                None => fields.push(Field { nullable: kind.is_none(), ..Field::new(name, kind.unwrap_or(Kind::Utf8)) }),
+                None => {
+                    let nullable = kind.is_none();
+                    *field = Some(Field { nullable, ..Field::new(*name, kind.unwrap_or(Kind::Utf8)) });
+                }
             }
         }
     }
+    let mut fields: Vec<Field> = fields.into_iter().flatten().collect();
+    for field in fields.iter_mut().filter(|field| lists.contains(&field.name)) {
+        open(field);
+    }
     Ok(fields)
+}
+
+/// The error for samples of which some have other columns than the first.
+fn different(sample: &Bound<'_, PyAny>, rows: &[Vec<(String, Bound<'_, PyAny>)>]) -> PyErr {
+    let names = |row: &Vec<(String, Bound<'_, PyAny>)>| row.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>();
+    let first = rows.first().map(names).unwrap_or_default();
+    let other = rows.iter().map(names).find(|row| row.len() != first.len() || row.iter().any(|n| !first.contains(n)));
+    let error = Error::new(ErrorKind::Function, "returned different columns for different samples")
+        .with("first", first.join(", "))
+        .with("then", other.unwrap_or_default().join(", "));
+    raise(sample.py(), &error)
+}
+
+/// Lets the lists of a column have any length. Returns whether they had one length so far.
+fn open(field: &mut Field) -> bool {
+    match &mut field.kind {
+        Kind::Tensor { shape, .. } => shape.first_mut().is_some_and(|length| length.take().is_some()),
+        _ => false,
+    }
 }
 
 /// Returns, as JSON, the columns of samples.
@@ -66,18 +116,27 @@ pub(crate) fn of_any_length(fields: Vec<Field>, longer: &[Field]) -> Vec<Field> 
     fields.into_iter().map(merged).collect()
 }
 
-/// Returns the columns of a dictionary of arrays (or lists) with the rows first.
-pub(crate) fn fields_of_batch(batch: &Bound<'_, PyAny>) -> PyResult<Vec<Field>> {
+/// Returns the columns of a dictionary of arrays (or lists) with the rows first. A column of lists that had one length in
+/// the first rows is marked as uniform.
+pub(crate) fn fields_of_batch(batch: &Bound<'_, PyAny>, seen: Seen) -> PyResult<Vec<Field>> {
     let np = NumPy::get(batch.py())?;
-    flatten(batch)?.into_iter().map(|(name, value)| field_of_column(np, name, &value)).collect()
+    flatten(batch)?.into_iter().map(|(name, value)| field_of_column(np, name, &value, seen)).collect()
 }
 
-fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>) -> PyResult<Field> {
+fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>, seen: Seen) -> PyResult<Field> {
     let py = value.py();
     let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
     if !is_list {
         let array = np.asarray(value)?;
         let shape = shape_of(&array)?;
+        // Without rows, an array of no items tells the type of lists, and not their length.
+        if shape == [0, 0] {
+            let kind = match np.which(py, &array.getattr("dtype")?)? {
+                Some(dtype) => Kind::Tensor { dtype, shape: [None].into() },
+                None => Kind::Texts,
+            };
+            return Ok(Field::new(name, kind));
+        }
         if let (Some(dtype), [_, inner @ ..]) = (np.which(py, &array.getattr("dtype")?)?, shape.as_slice()) {
             let kind = if inner.is_empty() { Kind::scalar(dtype) } else { Kind::fixed(dtype, inner) };
             let nullable = kind.can_be_missing() && masks::is_masked_array(value)?;
@@ -88,10 +147,11 @@ fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>) -> PyResu
         }
     }
     let mut field: Option<Field> = None;
-    let mut missing = false;
+    let (mut missing, mut lists) = (false, false);
     let known = Masks::loaded(py)?;
     for value in value.try_iter()? {
         let value = value?;
+        lists |= seen == Seen::First && value.is_instance_of::<PyList>();
         if masks::is_missing(known, &value)? {
             missing = true;
             continue;
@@ -102,8 +162,9 @@ fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>) -> PyResu
             None => field = Some(Field::new(name.clone(), kind)),
         }
     }
-    let field = field.unwrap_or_else(|| Field::new(name, Kind::Utf8));
-    Ok(Field { nullable: missing, ..field })
+    let mut field = field.unwrap_or_else(|| Field::new(name, Kind::Utf8));
+    let uniform = lists && open(&mut field);
+    Ok(Field { nullable: missing, uniform, ..field })
 }
 
 fn merge(field: &mut Field, kind: Option<Kind>, value: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -160,6 +160,13 @@ impl Pipeline {
         self.graph.dataset_id().to_string()
     }
 
+    /// Returns the source and the ops as they are written: their text, six digits that differ where they do, and the
+    /// place in the user's code.
+    fn outline(&self) -> Vec<(String, String, Option<String>)> {
+        let ops = self.graph.outline().into_iter();
+        ops.map(|op| (op.text, op.digest, op.site.map(|site| site.to_string()))).collect()
+    }
+
     /// Returns the batch size, when rows are in batches.
     #[getter]
     fn batch_size(&self) -> Option<usize> {

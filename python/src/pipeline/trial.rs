@@ -45,6 +45,9 @@ impl Pipeline {
                 Some(Ok(longer)) => crate::functions::probe::of_any_length(found, &longer),
                 _ => found,
             };
+            // Only the rows of a batch have to have lists of one length.
+            let in_batch = self.graph.batch().is_some();
+            let found: Vec<Field> = found.into_iter().map(|f| Field { uniform: f.uniform && in_batch, ..f }).collect();
             if makes_rows && found.is_empty() {
                 let message = format!("{} made no row of the first {} samples", function.name, input.num_rows());
                 return Err(Error::invalid(message).hint("give schema={\"column\": \"dtype\", ...}"));

@@ -1,4 +1,4 @@
-//! Rows of any length padded to one length, for `batch` and `bucket_by_length`.
+//! Lists of any length padded to one length, for `batch` and `bucket_by_length`; lists of one length stacked, for `batch`.
 //!
 //! Invariant: the size of a padded column is computed, and compared with the memory budget, before it is allocated.
 
@@ -10,7 +10,7 @@ use forebay_data::{Chunk, Field, Memory, Ragged};
 use forebay_plan::ops::PaddedBatch;
 use forebay_plan::{Op, Step};
 
-/// Pads the rows of each batch, and fills up a short batch if the op says so.
+/// Pads or stacks the lists of each batch, and fills up a short batch if the op says so.
 pub(crate) struct PadOp {
     pub(crate) step: Step,
     memory: Memory,
@@ -21,9 +21,22 @@ impl PadOp {
         Self { step: step.clone(), memory }
     }
 
-    /// Pads the rows of one batch.
+    /// Pads or stacks the lists of one batch.
+    ///
+    /// # Errors
+    /// Invalid when lists to be stacked have different lengths; those of padding.
     pub(crate) fn run(&self, batch: &Chunk) -> Result<Chunk> {
-        let Op::PaddedBatch(op) = &self.step.node.op else { return Err(Error::internal("an op that pads nothing")) };
+        let op = match &self.step.node.op {
+            Op::PaddedBatch(op) => op,
+            Op::Batch(_) => {
+                check_lengths(batch)?;
+                return batch.with_columns(self.step.schema.clone(), batch.columns().to_vec());
+            }
+            _ => return Err(Error::internal("an op that makes no batches")),
+        };
+        if op.padding.is_none() {
+            check_lengths(batch)?;
+        }
         let rows = batch.num_rows();
         let filled = filled_up(op, batch)?;
         let columns = self.step.schema.fields().iter().map(|field| -> Result<ArrayRef> {
@@ -46,6 +59,28 @@ impl PadOp {
         let rows: Vec<&[u8]> = (0..rows.rows()).map(|row| rows.get(row)).collect();
         Padded { field, rows: &rows, longest, length, fixed }.column(&op.pad_of(field)?, &self.memory)
     }
+}
+
+/// Refuses lists of different lengths. It is a fault of the pipeline, not of a sample: another order of the samples would
+/// blame another one.
+fn check_lengths(batch: &Chunk) -> Result<()> {
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        if Ragged::inner(&field.kind).is_none() || batch.num_rows() == 0 {
+            continue;
+        }
+        let rows = Ragged::of(&field.kind, column)?;
+        let first = rows.len_of(0);
+        let Some(other) = (1..rows.rows()).find(|&row| rows.len_of(row) != first) else { continue };
+        let (name, kind, length) = (&field.name, &field.kind, rows.len_of(other));
+        let message = format!(
+            "column {name:?} is {kind}, and one batch has lists of {first} and of {length}, which make no array"
+        );
+        return Err(Error::invalid(message)
+            .with("column", name)
+            .with("sample", batch.ids()[other].sample)
+            .hint("give pad=0 to pad them to the longest, use bucket_by_length, or drop the column"));
+    }
+    Ok(())
 }
 
 /// Returns a batch that is filled up with copies of its last row, if the op says so.

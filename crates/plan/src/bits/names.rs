@@ -27,6 +27,7 @@ const TAGS: [&str; 4] = ["op", "source", "expr", "fn"];
 /// Arguments that are newer than what has them, each with its path in the stored form, and the value if only that one is
 /// new. A pipeline without the argument does not store it.
 const ARGUMENTS: &[(&str, &str, Option<&str>)] = &[
+    ("fn get", "/default", None),
     ("op crop", "/corner", None),
     ("op decode_image", "/exif", None),
     ("op decode_image", "/mode", Some("LA")),

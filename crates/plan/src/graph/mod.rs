@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::{Error, Result};
-use forebay_data::Schema;
+use forebay_data::{Kind, Ragged, Schema};
 
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
@@ -28,7 +28,7 @@ use crate::source::{Combining, Source};
 use declared::Declared;
 use times::Times;
 
-pub use node::{Node, Site};
+pub use node::{Node, Site, WrittenOp};
 
 /// A source and the ops on its rows. Immutable: adding an op returns a new graph that shares the old nodes.
 #[derive(Debug, Clone)]
@@ -135,15 +135,14 @@ impl Graph {
             _ => None,
         };
         if let Some((size, drop_remainder, same_shapes)) = batched {
-            if same_shapes && let Some(field) = schema.fields().iter().find(|f| is_ragged(&f.kind)) {
+            // `exec` checks the lengths of lists.
+            let is_other = |kind: &Kind| is_ragged(kind) && Ragged::inner(kind).is_none();
+            if same_shapes && let Some(field) = schema.fields().iter().find(|f| is_other(&f.kind)) {
                 return Err(Error::invalid(format!(
                     "batch: column {:?} is {}, and rows of different shapes make no batch",
                     field.name, field.kind
                 ))
-                .hint(match forebay_data::Ragged::inner(&field.kind) {
-                    Some(_) => "give pad=0 to pad it, use bucket_by_length, or drop the column",
-                    None => "resize or crop it to one shape first, use bucket_by_length, or drop the column",
-                }));
+                .hint("resize or crop it to one shape first, use bucket_by_length, or drop the column"));
             }
             return Ok((schema, Some((size, drop_remainder))));
         }
@@ -374,6 +373,6 @@ fn check_after_global(op: &Op) -> Result<()> {
     }
 }
 
-fn is_ragged(kind: &forebay_data::Kind) -> bool {
-    matches!(kind, forebay_data::Kind::Tensor { .. }) && kind.known_shape().is_none()
+fn is_ragged(kind: &Kind) -> bool {
+    matches!(kind, Kind::Tensor { .. }) && kind.known_shape().is_none()
 }

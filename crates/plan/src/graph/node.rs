@@ -21,6 +21,17 @@ impl std::fmt::Display for Site {
     }
 }
 
+/// A source or an op of a graph, for people and to compare.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenOp {
+    /// It as the user would write it, at most 60 characters of it.
+    pub text: String,
+    /// Six hexadecimal digits that differ where the computation does.
+    pub digest: String,
+    /// The user's line.
+    pub site: Option<Site>,
+}
+
 /// An op in its place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {

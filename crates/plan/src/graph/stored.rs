@@ -9,7 +9,7 @@ use forebay_core::{DatasetId, Error, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::times::Times;
-use super::{Graph, Node, Site};
+use super::{Graph, Node, Site, WrittenOp};
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
 use crate::ops::Class;
@@ -42,6 +42,14 @@ struct StoredGraph {
 /// The version of the stored form, and the version for a graph that may run in an order that changes bytes.
 const VERSION: u32 = 1;
 const VERSION_RELAXED: u32 = 2;
+
+/// The most characters of an op in words.
+const WRITTEN_CHARS_MAX: usize = 60;
+
+fn digest(of: &impl Serialize) -> String {
+    let bytes = serde_json::to_vec(of).unwrap_or_default();
+    blake3::hash(&bytes).as_bytes()[..3].iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 impl From<Graph> for StoredGraph {
     fn from(g: Graph) -> Self {
@@ -146,6 +154,29 @@ impl Graph {
             })
             .collect();
         Some(order.places().iter().filter_map(|&place| numbers[place]).collect())
+    }
+
+    /// Returns its source and its ops, as they are written and compared. Hints are left out.
+    pub fn outline(&self) -> Vec<WrittenOp> {
+        let show = |name: &str, arguments: &str| {
+            let text = format!("{name}({arguments})");
+            match text.char_indices().nth(WRITTEN_CHARS_MAX) {
+                Some((end, _)) => format!("{}…)", &text[..end]),
+                None => text,
+            }
+        };
+        let source = &self.source;
+        let first = WrittenOp {
+            text: show(source.name(), &source.describe()),
+            digest: digest(&source.named()),
+            site: self.site.clone(),
+        };
+        let ops = self.nodes.iter().filter(|n| n.op.class() != Class::Hint).map(|n| WrittenOp {
+            text: show(n.op.name(), &n.op.spec().arguments()),
+            digest: digest(&n.op.named()),
+            site: n.site.clone(),
+        });
+        std::iter::once(first).chain(ops).collect()
     }
 
     /// Returns the JSON of the graph, which processes exchange.

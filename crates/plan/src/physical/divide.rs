@@ -123,6 +123,12 @@ impl Stages {
                 Op::Take(op) => stages.tail.push(TailStep::Take(op.count)),
                 Op::Skip(op) => stages.tail.push(TailStep::Skip(op.count)),
                 Op::Shard(op) => stages.tail.push(TailStep::Shard { count: op.count, index: op.index }),
+                Op::Batch(batch) if batch.stacks(&input) => {
+                    (batched, batches.rows) = (true, batch.size as u64);
+                    let ops::Batch { size, drop_remainder } = *batch;
+                    let batch = ops::PaddedBatch { size, drop_remainder, padding: None, valid: None };
+                    row_ops += stages.pad(&batch, &input, step, closed, in_plan).map_err(|e| node.blame(e))?;
+                }
                 Op::Batch(batch) => {
                     let batching = Batching { size: batch.size, drop_remainder: batch.drop_remainder };
                     (batched, batches.rows) = (true, batch.size as u64);
@@ -241,7 +247,7 @@ impl Stages {
         self.order.insert(at, step);
     }
 
-    /// Adds a batch that pads rows of `input`: its step on single rows, the batch, and its step on each batch.
+    /// Adds a batch that pads or stacks lists of `input`: its step on single rows, the batch, and its step on each batch.
     /// Returns the number of steps inside splits.
     fn pad(
         &mut self,

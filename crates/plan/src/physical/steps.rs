@@ -48,7 +48,7 @@ pub enum FusedOp {
     Number(Step),
     /// Mixes samples within their batch.
     Mix(Step),
-    /// Rows of a batch padded to one length.
+    /// Lists of a batch padded to one length, or checked to have one.
     Pad(Step),
 }
 
@@ -64,7 +64,9 @@ impl FusedOp {
             (None, None) if step.node.op.is_audio() => FusedOp::Audio(step),
             (None, None) if matches!(step.node.op, Op::Tokenize(_) | Op::Chat(_)) => FusedOp::Tokenize(step),
             (None, None) if step.node.op.is_training_form() => FusedOp::TrainingForm(step),
-            (None, None) if matches!(step.node.op, Op::PaddedBatch(_)) && step.per_batch => FusedOp::Pad(step),
+            (None, None) if matches!(step.node.op, Op::PaddedBatch(_) | Op::Batch(_)) && step.per_batch => {
+                FusedOp::Pad(step)
+            }
             (None, None) => FusedOp::Table(step),
         }
     }

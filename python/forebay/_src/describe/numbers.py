@@ -10,6 +10,8 @@ from forebay._src.describe.quantiles import Quantiles
 
 Array = np.ndarray[Any, Any]
 
+#: Whole numbers up to this are exact in float64.
+_EXACT = 2**53
 #: The most channels of an image.
 CHANNELS_MAX = 4
 
@@ -26,6 +28,8 @@ class Moments:
     def __init__(self) -> None:
         self.count = self.missing = 0
         self._mean = self._squares = 0.0
+        # Whole numbers that float64 does not hold exactly are counted from the first one.
+        self._origin = 0
         self.least: Any = None
         self.most: Any = None
         self._quantiles = Quantiles()
@@ -43,7 +47,10 @@ class Moments:
         low, high = flat.min().item(), flat.max().item()
         self.least = low if self.least is None else min(self.least, low)
         self.most = high if self.most is None else max(self.most, high)
-        wide = flat.astype(np.float64)
+        if not self.count and flat.dtype.kind in "iu" and abs(first := int(flat[0])) > _EXACT:
+            self._origin = first
+        self._quantiles.add(flat.astype(np.float64))
+        wide = _distances(flat, self._origin)
         with np.errstate(invalid="ignore", over="ignore"):
             mean = float(wide.mean())
             squares = float(np.square(wide - mean).sum())
@@ -52,12 +59,11 @@ class Moments:
             self._squares += squares + step * step * self.count * len(wide) / count
             self._mean += step * len(wide) / count
         self.count = count
-        self._quantiles.add(wide)
 
     @property
     def mean(self) -> float | None:
         """The mean; `None` without numbers."""
-        return self._mean if self.count else None
+        return self._origin + self._mean if self.count else None
 
     @property
     def std(self) -> float | None:
@@ -77,6 +83,19 @@ class Moments:
     def channels(self) -> tuple[list[float], list[float]] | None:
         """The mean and the deviation of each channel, as shares of 255; `None` if these are no pixels."""
         return None
+
+
+def _distances(values: Array, origin: int) -> Array:
+    """Returns how far numbers are from a whole number, as float64.
+
+    >>> _distances(np.array([2**63 - 1, 2**63 - 3]), 2**63 - 1).tolist()
+    [0.0, -2.0]
+    """
+    if not origin:
+        return values.astype(np.float64)
+    # The distance of two numbers of 64 bits fits 64 bits without a sign.
+    bits, first = values.astype(np.uint64), np.uint64(origin % 2**64)
+    return np.where(values >= origin, (bits - first).astype(np.float64), -(first - bits).astype(np.float64))
 
 
 class ByteCounts:

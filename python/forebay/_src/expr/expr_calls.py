@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from forebay._src.expr.expr_times import unit_of
 
 if TYPE_CHECKING:
     from forebay._src.expr.expr import Expr
+
+
+#: Stands for a default that is not given: `None` is one.
+_NO_DEFAULT: Any = type("_NoDefault", (), {"__repr__": lambda _: "<an error>"})()
 
 
 class _Functions:
@@ -22,7 +27,10 @@ class _Functions:
         self._of = of
 
     def _call(self, space: str, name: str, args: tuple[Any, ...], call: dict[str, Any]) -> Expr:
-        return self._of._called(f".{space}.{name}({', '.join(map(repr, args))})", call)
+        return self._called_with(space, name, ", ".join(map(repr, args)), call)
+
+    def _called_with(self, space: str, name: str, written: str, call: dict[str, Any]) -> Expr:
+        return self._of._called(f".{space}.{name}({written})", call)
 
     def len(self) -> Expr:
         """How many characters or items there are, as int64."""
@@ -165,9 +173,23 @@ class ListFunctions(_Functions):
 
     __slots__ = ()
 
-    def get(self, index: int) -> Expr:
-        """The item at `index` of the first dimension, from the end if negative. A list without it is an error."""
-        return self._call("list", "get", (index,), {"fn": "get", "index": _place("get", "index", index)})
+    def get(self, index: int, *, default: Any = _NO_DEFAULT) -> Expr:
+        """The item at `index` of the first dimension, from the end if negative.
+
+        Args:
+            index: The place of the item.
+            default: What a list without such an item gives: a value of the items' type, or `None` for a missing value.
+                By default such a list is an error of its sample.
+
+        >>> import forebay as fb, numpy as np
+        >>> ds = fb.from_dict({"x": [np.array([1, 2]), np.array([], int)]})
+        >>> [int(row["x"]) for row in ds.with_column("x", fb.col("x").list.get(0, default=-1))]
+        [1, -1]
+        """
+        call = {"fn": "get", "index": _place("get", "index", index)}
+        if default is _NO_DEFAULT:
+            return self._call("list", "get", (index,), call)
+        return self._called_with("list", "get", f"{index!r}, default={default!r}", {**call, "default": _item(default)})
 
     def slice(self, start: int | None = None, stop: int | None = None) -> Expr:
         """The items from `start` to before `stop` of the first dimension, as Python's `items[start:stop]`.
@@ -211,6 +233,23 @@ class ListFunctions(_Functions):
     def max(self) -> Expr:
         """The greatest number of a row; missing where there are none."""
         return self._call("list", "max", (), {"fn": "max"})
+
+
+def _item(default: Any) -> Any:
+    """Returns the default of `get` as the engine knows it."""
+    if isinstance(default, np.generic):
+        default = default.item()
+    if default is None:
+        return "missing"
+    if isinstance(default, (bool, float)):
+        return {type(default).__name__: default}
+    if isinstance(default, str):
+        return {"text": _word("get", "default", default)}
+    if not isinstance(default, int):
+        raise TypeError(f"get: default is a number, a truth value, a string or None, not {type(default).__name__}")
+    if not -(2**63) <= default < 2**63:
+        raise ValueError(f"get: default={default} is out of range for a whole number of 64 bits")
+    return {"int": default}
 
 
 def _slice(start: Any, stop: Any) -> dict[str, Any]:

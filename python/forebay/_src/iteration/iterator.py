@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 from forebay import _native
 from forebay._src import habits
 from forebay._src.functions.tolerance import Skipped, SkippedSample
+from forebay._src.iteration import pipeline_ops
 from forebay._src.iteration.quarantine import DeadLetters
 from forebay._src.iteration.waits import Totals, Waits
 from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
@@ -79,6 +80,7 @@ class DatasetIterator(Iterator[Sample]):
         self._state: str | None = None
         self._samples: list[Sample] = []
         self._used = 0
+        self._ops: str | None = None
         self._ended = False
         self._closed = False
         self._epoch = first_epoch
@@ -264,10 +266,11 @@ class DatasetIterator(Iterator[Sample]):
     def state_dict(self) -> dict[str, Any]:
         """Returns the iterator's position: save it with the model.
 
-        It is a dictionary of a few hundred bytes: numbers and strings, always under the same keys, as JSON and
+        It is a dictionary of at most a few KiB: numbers and strings, always under the same keys, as JSON and
         `torch.distributed.checkpoint` need. It belongs to the pipeline and its seed, and fits any iterator over them:
         in another process, on a service or not, under any name of the job. Several consumers step together, so each
-        one's state has the position of all: if their number has changed, all load the same state.
+        one's state has the position of all: if their number has changed, all load the same state. The position has the
+        ops in words, so that a changed pipeline can say what differs.
         """
         if self._closed:
             raise ClosedError("the iterator was closed")
@@ -280,6 +283,9 @@ class DatasetIterator(Iterator[Sample]):
         return self._dated(position)
 
     def _dated(self, position: str) -> dict[str, Any]:
+        if self._ops is None:
+            self._ops = pipeline_ops.saved(self._iteration.pipeline)
+        position = pipeline_ops.added(position, self._ops)
         return {"version": _VERSION, **self._iteration.identity(), "position": position}
 
     def _position(self) -> str:
@@ -306,12 +312,17 @@ class DatasetIterator(Iterator[Sample]):
             if theirs != ours:
                 differs = f"its {key} is {_short(theirs)}, and here it is {_short(ours)}"
                 hint = _HINTS.get(key, "load the state into an iterator made as the one that was saved")
+                line = None
+                if key == "dataset":
+                    known = pipeline_ops.difference(state.get("position"), self._iteration.pipeline)
+                    differs, line = known or (differs, None)
                 if key == "dataset" and '"mix":' in self._iteration.pipeline.to_json():
                     hint += (
                         ". A resumed run has the weights that it began with: weights that change are written from the "
                         "start, as weights=fb.schedule({0: ..., row: ...})"
                     )
-                raise InvalidPipelineError(f"this state was saved by another iterator: {differs}", {"hint": hint})
+                context = {"line": line, "hint": hint} if line else {"hint": hint}
+                raise InvalidPipelineError(f"this state was saved by another iterator: {differs}", context)
         position = state.get("position")
         epoch = epoch_of(position)
         self.close()

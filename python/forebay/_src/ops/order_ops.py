@@ -139,14 +139,14 @@ class OrderOps(Base):
     ) -> Dataset:
         """Puts `size` samples together. Only the last batch of an epoch may be short.
 
-        Columns whose samples differ in their first dimension (`int32[?]`, `float32[?, 4]`) are padded at the end if one
-        of `pad`, `pad_to`, `multiple_of`, `truncate` and `lengths` is given; else they are an error. By default each
-        column is padded to its longest sample in the batch, as tf.data's `padded_batch` does.
+        Lists (`int32[?]`, `float32[?, 4]`) are stacked to one array; a batch with lists of different lengths is an
+        error. If one of `pad`, `pad_to`, `multiple_of`, `truncate` and `lengths` is given, lists are padded at the end;
+        by default to the longest of the batch, as tf.data's `padded_batch` does. Lists of texts stay lists.
 
         Args:
             size: Samples in a batch.
             drop_remainder: Whether a short last batch is left out.
-            pad: The number that fills lists up: one number, or numbers by column (0 for others).
+            pad: The number that fills lists of numbers up: one number, or numbers by column (0 for others).
             pad_to: The length of lists in every batch: a length, or lengths by column. The column gets that shape. A
                 longer sample is an error, which names the sample.
             multiple_of: The padded length is a multiple of this number, for columns without `pad_to`: one number, or
@@ -280,8 +280,9 @@ class OrderOps(Base):
         return self._then(op, keep_position, name)
 
     def _lists(self) -> list[str]:
-        """Returns the columns whose samples differ in their first dimension."""
-        return [name for name, _, shape, *_ in self._pipeline.schema if shape and shape[0] is None]
+        """Returns the columns of numbers whose samples differ in their first dimension: those that are padded."""
+        lists = [(name, dtype) for name, dtype, shape, *_ in self._pipeline.schema if shape and shape[0] is None]
+        return [name for name, dtype in lists if dtype != "string"]
 
     def _pad_values(self, pad: float | Mapping[str, float], op: str) -> list[tuple[str, float]]:
         """Returns the numbers that fill columns, by column. Columns that are filled with 0 are left out."""

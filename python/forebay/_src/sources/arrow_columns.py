@@ -138,7 +138,9 @@ class _Column:
         return [numbers[start:end] for start, end in itertools.pairwise(array.offsets.to_pylist())]
 
     @staticmethod
-    def _text_lists(array: Any) -> list[Any]:
+    def _text_lists(array: Any) -> Any:
+        if not len(array):
+            return np.zeros((0, 0), str)
         # An empty array of texts has a type, which an empty list has not.
         return [np.array([], str) if texts == [] else texts for texts in array.to_pylist()]
 

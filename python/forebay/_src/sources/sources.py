@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -333,6 +333,9 @@ def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
 def from_dict(data: Mapping[str, Any]) -> Dataset:
     """Columns as lists (or arrays), of numbers, `str`, `bytes`, arrays; `None` where a value is missing.
 
+    Dictionaries as values make nested columns with dotted names: `[{"x": 1}, {"x": 2}]` under `"a"` is the column
+    `a.x`.
+
     >>> [row["name"] for row in from_dict({"name": ["a", None]})]
     ['a', None]
     """
@@ -340,7 +343,23 @@ def from_dict(data: Mapping[str, Any]) -> Dataset:
         hint = _FRAME if hasattr(data, "iloc") else "give columns by name, as {'x': [1, 2], 'name': ['a', 'b']}"
         message = f"from_dict: this is a {type(data).__name__}, not a dictionary of columns"
         raise InvalidPipelineError(message, {"hint": hint})
-    return _memory("from_dict", data)
+    return _memory("from_dict", {name: part for key, values in data.items() for name, part in _parts(key, values)})
+
+
+def _parts(name: Any, values: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the columns of a column of dictionaries, one for each key; any other column as it is."""
+    is_nested = isinstance(values, (list, tuple)) and any(isinstance(value, Mapping) for value in values)
+    if not is_nested or not all(value is None or isinstance(value, Mapping) for value in values):
+        yield name, values
+        return
+    keys = dict.fromkeys(key for value in values if value is not None for key in value)
+    if bad := [key for key in keys if not isinstance(key, str)]:
+        raise InvalidPipelineError(
+            f"from_dict: column {name!r} has a dictionary with the key {bad[0]!r}, which is no column name",
+            {"hint": "column names are strings"},
+        )
+    for key in keys:
+        yield from _parts(f"{name}.{key}", [None if value is None else value.get(key) for value in values])
 
 
 def from_map_dataset(
@@ -362,6 +381,13 @@ def from_map_dataset(
     Schema(x: float64, name: string)
     """
     op = "from_map_dataset"
+    if isinstance(dataset, Mapping):
+        names = [name for name in dataset if isinstance(name, str)]
+        hint = "columns by name: write from_dict(data); items by key: write from_map_dataset(list(data.values()))"
+        if names and all(hasattr(dataset[name], "column_names") for name in names):
+            hint = f"this has datasets by name: take one, as from_hf(data[{names[0]!r}])"
+        message = f"{op}: a {type(dataset).__name__} has items by key, and not by number"
+        raise InvalidPipelineError(message, {"hint": hint})
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise InvalidPipelineError(f"{op}: {type(dataset).__name__} has no length or no items")
     items = adapters.Items(dataset, columns)

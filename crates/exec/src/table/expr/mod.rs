@@ -7,13 +7,16 @@
 //! - float to integer truncates and saturates, not-a-number becomes 0 (NumPy leaves both to the processor);
 //! - a missing row stays missing through arithmetic, comparisons, functions and casts; `&` and `|` are Kleene's (false
 //!   and missing is false); `where` uses `no` where its condition is missing, just as a filter drops such a row;
-//!   `fill_null` replaces missing values.
+//!   `fill_null` replaces missing values;
+//! - a row fails only for what it needs: an error in the side of `where` that it does not take, or in the right side of
+//!   `&`, `|` or `fill_null` where the left one decides, is none ([`branches`]).
 //!
 //! Invariants: T-1 [`evaluate`] returns exactly the kind of [`Expr::kind`]; T-2 the value of a row depends on that row
 //! alone, so that chunks can be cut anywhere; T-3 literals stay single numbers until a column is needed. Memory: the
 //! first step over a column makes a buffer; each further step overwrites it in place. `plan` decides which expressions
 //! are allowed.
 
+mod branches;
 mod cast;
 mod choose;
 mod compare;
@@ -33,6 +36,7 @@ use forebay_core::{Error, Result};
 use forebay_data::Chunk;
 use forebay_plan::{Binary, Call, Expr, Unary};
 
+use branches::Needed;
 use numbers::{arithmetic, lists, math};
 use texts::{text, text_lists, time, words};
 use value::Value;
@@ -43,7 +47,7 @@ use value::Value;
 /// The errors of [`Expr::kind`]; Data when a value has no result (text that is no number, a negative integer power).
 pub fn evaluate(expr: &Expr, chunk: &Chunk) -> Result<ArrayRef> {
     let kind = expr.kind(chunk.schema())?.column();
-    value(expr, chunk)?.into_array(&kind, chunk.num_rows())
+    branches::computed(expr, chunk)?.into_array(&kind, chunk.num_rows())
 }
 
 /// Returns the rows for which `predicate` is true; a missing value is not true.
@@ -52,14 +56,14 @@ pub fn evaluate(expr: &Expr, chunk: &Chunk) -> Result<ArrayRef> {
 /// As [`evaluate`]; Invalid when the predicate is not one bool for each row.
 pub fn filter(predicate: &Expr, chunk: &Chunk) -> Result<Chunk> {
     let rows = chunk.num_rows();
-    let keep = match value(predicate, chunk)? {
+    let keep = match branches::computed(predicate, chunk)? {
         Value::Numbers(truth) => logic::mask(truth, rows)?,
         _ => return Err(Error::invalid(format!("filter needs a truth value for each row, not {predicate}"))),
     };
     chunk.filter(&BooleanArray::new(keep, None))
 }
 
-fn value(expr: &Expr, chunk: &Chunk) -> Result<Value> {
+fn value(expr: &Expr, chunk: &Chunk, needed: Needed) -> Result<Value> {
     let rows = chunk.num_rows();
     match expr {
         Expr::Col { name } => Value::load(&chunk.schema().field(name)?.kind, chunk.column(name)?),
@@ -68,7 +72,11 @@ fn value(expr: &Expr, chunk: &Chunk) -> Result<Value> {
         Expr::Bool { value } => Ok(Value::truth(*value)),
         Expr::Str { value } => Ok(Value::Word(value.clone())),
         Expr::Binary { op, left, right } => {
-            let (a, b) = (value(left, chunk)?, value(right, chunk)?);
+            let a = value(left, chunk, needed)?;
+            let b = match op {
+                Binary::And | Binary::Or if needed == Needed::Taken => branches::second(*op, &a, right, chunk)?,
+                _ => value(right, chunk, needed)?,
+            };
             match op {
                 Binary::And | Binary::Or => logic::join(*op, a, b, rows),
                 Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge => {
@@ -79,7 +87,7 @@ fn value(expr: &Expr, chunk: &Chunk) -> Result<Value> {
             }
         }
         Expr::Unary { op, arg } => {
-            let arg = value(arg, chunk)?;
+            let arg = value(arg, chunk, needed)?;
             match op {
                 Unary::Not => logic::not(arg),
                 Unary::IsNull => Ok(logic::is_null(&arg)),
@@ -87,16 +95,28 @@ fn value(expr: &Expr, chunk: &Chunk) -> Result<Value> {
                 _ => math::function(*op, arg),
             }
         }
-        Expr::Clip { arg, low, high } => choose::clip(value(arg, chunk)?, *low, *high),
+        Expr::Clip { arg, low, high } => choose::clip(value(arg, chunk, needed)?, *low, *high),
         Expr::Where { cond, yes, no } => {
-            choose::choose(value(cond, chunk)?, value(yes, chunk)?, value(no, chunk)?, rows)
+            let cond = value(cond, chunk, needed)?;
+            let (yes, no) = match needed {
+                Needed::All => (value(yes, chunk, needed)?, value(no, chunk, needed)?),
+                Needed::Taken => branches::sides(&cond, yes, no, chunk)?,
+            };
+            choose::choose(cond, yes, no, rows)
         }
-        Expr::FillNull { arg, value: filling } => choose::fill(value(arg, chunk)?, value(filling, chunk)?, rows),
-        Expr::HashMod { arg, buckets } => hash::hash_mod(value(arg, chunk)?, *buckets, rows),
-        Expr::Call { call, arg } => called(call, value(arg, chunk)?, rows),
-        Expr::Cast { arg, dtype } => cast::cast(value(arg, chunk)?, *dtype, rows),
+        Expr::FillNull { arg, value: filling } => {
+            let arg = value(arg, chunk, needed)?;
+            let filling = match needed {
+                Needed::All => value(filling, chunk, needed)?,
+                Needed::Taken => branches::filling(&arg, filling, chunk)?,
+            };
+            choose::fill(arg, filling, rows)
+        }
+        Expr::HashMod { arg, buckets } => hash::hash_mod(value(arg, chunk, needed)?, *buckets, rows),
+        Expr::Call { call, arg } => called(call, value(arg, chunk, needed)?, rows),
+        Expr::Cast { arg, dtype } => cast::cast(value(arg, chunk, needed)?, *dtype, rows),
         Expr::Stack { args } => {
-            let parts = args.iter().map(|arg| value(arg, chunk)).collect::<Result<_>>()?;
+            let parts = args.iter().map(|arg| value(arg, chunk, needed)).collect::<Result<_>>()?;
             stack::stack(args, parts, rows)
         }
     }

@@ -16,8 +16,8 @@ enum Shape {
     Real,
     Bool,
     Text,
-    /// A list of numbers: their type, if there is any number, and how many.
-    List(Option<DType>, Option<usize>),
+    /// A list of numbers, of any length: their type, if there is any number.
+    List(Option<DType>),
     /// A list of texts.
     Texts,
     /// A list of nulls alone.
@@ -45,7 +45,7 @@ fn shape(value: Value<'_>) -> Option<Shape> {
             _ => return Some(Shape::Json),
         }
         let dtype = if real { DType::Float64 } else { DType::Int64 };
-        return Some(Shape::List((count > 0).then_some(dtype), Some(count)));
+        return Some(Shape::List((count > 0).then_some(dtype)));
     }
     match value {
         value if value.is_null() => None,
@@ -62,13 +62,10 @@ fn meet(a: Shape, b: Shape) -> Option<Shape> {
     Some(match (a, b) {
         _ if a == b => a,
         (Int | Real, Int | Real) => Real,
-        (List(x, n), List(y, m)) => {
-            let dtype = if x.is_none() || y.is_none() || x == y { x.or(y) } else { Some(DType::Float64) };
-            List(dtype, n.filter(|_| n == m))
-        }
+        (List(x), List(y)) => List(if x.is_none() || y.is_none() || x == y { x.or(y) } else { Some(DType::Float64) }),
         // An empty list is one of texts too, and so is one of nulls.
-        (Texts, List(None, _) | Nulls) | (List(None, _) | Nulls, Texts) => Texts,
-        (Nulls, List(None, _)) | (List(None, _), Nulls) => Nulls,
+        (Texts, List(None) | Nulls) | (List(None) | Nulls, Texts) => Texts,
+        (Nulls, List(None)) | (List(None), Nulls) => Nulls,
         (List(..) | Texts | Nulls | Json, List(..) | Texts | Nulls | Json) => Json,
         _ => return None,
     })
@@ -133,24 +130,30 @@ impl FieldInference {
 
     /// Returns whether some field had only nulls and empty lists so far.
     pub(crate) fn has_field_without_type(&self) -> bool {
-        self.columns.iter().any(|(_, shape, _)| matches!(shape, None | Some(Shape::Nulls | Shape::List(None, _))))
+        self.columns.iter().any(|(_, shape, _)| matches!(shape, None | Some(Shape::Nulls | Shape::List(None))))
     }
 
-    /// Returns the fields in the order of their first occurrence. A field that is null throughout is text.
+    /// Returns the fields in the order of their first occurrence. A field that is null throughout is text, unless it is an
+    /// object in another line: then its own fields are missing where it is null.
     pub(crate) fn fields(self) -> Vec<Field> {
+        let mut objects = HashSet::new();
+        for (name, ..) in &self.columns {
+            objects.extend(name.match_indices('.').map(|(dot, _)| name[..dot].to_owned()));
+        }
+        let is_null_object = |name: &str, shape: &Option<Shape>| shape.is_none() && objects.contains(name);
         let field = |(name, shape, count): (String, Option<Shape>, usize)| {
             let kind = match shape {
                 Some(Shape::Int) => Kind::scalar(DType::Int64),
                 Some(Shape::Real) => Kind::scalar(DType::Float64),
                 Some(Shape::Bool) => Kind::scalar(DType::Bool),
-                Some(Shape::List(dtype, len)) if count == self.lines => {
-                    Kind::Tensor { dtype: dtype.unwrap_or(DType::Float64), shape: vec![len.filter(|&n| n > 0)] }
+                Some(Shape::List(dtype)) if count == self.lines => {
+                    Kind::Tensor { dtype: dtype.unwrap_or(DType::Float64), shape: vec![None] }
                 }
                 Some(Shape::Texts) => Kind::Texts,
                 Some(Shape::List(..) | Shape::Text | Shape::Nulls | Shape::Json) | None => Kind::Utf8,
             };
             Field { nullable: count < self.lines, ..Field::new(name, kind) }
         };
-        self.columns.into_iter().map(field).collect()
+        self.columns.into_iter().filter(|(name, shape, _)| !is_null_object(name, shape)).map(field).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! Reads JSON objects, one per line, as columns.
 //!
-//! Nested objects flatten to dotted names. A list of numbers is a one-dimensional tensor; any other list is kept as its
+//! Nested objects flatten to dotted names; the fields of an object that is null are missing. A list of numbers is a
+//! one-dimensional tensor of any length; any other list is kept as its
 //! JSON text, because no column holds it. A list that is missing in some of the first lines is also kept as text,
 //! because an inferred tensor is never missing. Integers and reals combine to float64; a value that float64 does not
 //! hold exactly is an error. A value that is null or absent is missing. A column of texts accepts any value: a string
@@ -35,8 +36,18 @@ mod tests {
             r#"{"a":2.5,"b":{"c":null,"d":[3,4]},"e":[1,2.5],"f":false,"h":[]}"#,
         ];
         let want =
-            ["a: float64", "b.c: string?", "b.d: int64[2]", "e: float64[?]", "f: bool", "g: string?", "h: string"];
+            ["a: float64", "b.c: string?", "b.d: int64[?]", "e: float64[?]", "f: bool", "g: string?", "h: string"];
         assert_eq!(infer(&lines), want);
+    }
+
+    #[test]
+    fn an_object_that_is_null_at_first_has_its_own_fields_alone() {
+        let lines = [
+            r#"{"a":null,"b":{"c":null},"d":null}"#,
+            r#"{"a":{"x":1},"b":null,"d":null}"#,
+            r#"{"a":{"x":2},"b":{"c":{"y":[1]}},"d":null}"#,
+        ];
+        assert_eq!(infer(&lines), ["a.x: int64?", "b.c.y: string?", "d: string?"]);
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! Groups rows to batches: `batch`.
+//!
+//! Lists are stacked: all rows of a batch need lists of one length, as with tf.data's `batch`. Only the rows tell, so `exec`
+//! checks each batch.
 
 use forebay_core::{Error, Result};
 use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
+use crate::ops::batches::pad::{is_list, stacked};
 use crate::ops::spec::{About, Class, Names, OpSpec};
 
 /// Groups rows to batches.
@@ -24,7 +28,7 @@ impl OpSpec for Batch {
     fn apply(&self, input: &Schema) -> Result<Schema> {
         match self.size {
             0 => Err(Error::invalid("batch: size must be at least 1").hint("give the rows of a batch")),
-            _ => Ok(input.clone()),
+            _ => stacked(input),
         }
     }
 
@@ -34,5 +38,12 @@ impl OpSpec for Batch {
 
     fn needs(&self, _input: &Schema, after: Names) -> Names {
         after
+    }
+}
+
+impl Batch {
+    /// Says whether it stacks lists of these rows.
+    pub fn stacks(&self, input: &Schema) -> bool {
+        input.fields().iter().any(is_list)
     }
 }

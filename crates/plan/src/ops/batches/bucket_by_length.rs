@@ -8,7 +8,7 @@ use forebay_core::{Error, Result};
 use forebay_data::{Field, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::ops::batches::pad::{LENGTH_MAX, is_padded, pad_value};
+use crate::ops::batches::pad::{LENGTH_MAX, is_list, pad_value};
 use crate::ops::spec::{About, Class, Names, OpSpec, with_read};
 
 /// The most buckets.
@@ -55,7 +55,7 @@ impl OpSpec for Bucket {
     fn apply(&self, input: &Schema) -> Result<Schema> {
         self.check_buckets()?;
         let field = input.field(&self.column)?;
-        if !is_padded(field) {
+        if !is_list(field) {
             let hint = match field.kind {
                 Kind::Utf8 => format!("put .tokenize({:?}, ...) before it", self.column),
                 _ => "name a column whose rows differ in their first dimension, as int32[?]".to_owned(),
@@ -65,14 +65,14 @@ impl OpSpec for Bucket {
         }
         for (column, _) in &self.padding {
             let field = input.field(column)?;
-            if !is_padded(field) {
+            if !is_list(field) {
                 let message = format!("bucket_by_length: column {column:?} is {}, and is not padded", field.kind);
                 return Err(Error::invalid(message).hint("leave it out of pad="));
             }
         }
         let mut schema = input.clone();
         for field in input.fields().iter().filter(|f| matches!(f.kind, Kind::Tensor { .. })) {
-            if is_padded(field) {
+            if is_list(field) {
                 self.pad_of(field)?;
                 schema = schema.with(Field { uniform: true, ..field.clone() });
             } else if field.kind.known_shape().is_none() {

@@ -1,14 +1,22 @@
 //! The common code of ops that pad rows: which columns are padded, and with which number.
 
 use forebay_core::{Error, Result};
-use forebay_data::{Field, Ragged};
+use forebay_data::{Field, Ragged, Schema};
 
 /// The greatest length to which rows are padded.
 pub(super) const LENGTH_MAX: usize = 1 << 24;
 
-/// Says whether a column can be padded: its rows differ in their first dimension alone.
-pub(super) fn is_padded(field: &Field) -> bool {
+/// Says whether a column has lists: its rows may differ in their first dimension alone, so they can be padded.
+pub(super) fn is_list(field: &Field) -> bool {
     Ragged::inner(&field.kind).is_some()
+}
+
+/// Returns the columns of batches that do not pad: the lists of each batch have one length.
+///
+/// # Errors
+/// Errors of [`Schema::new`].
+pub(super) fn stacked(input: &Schema) -> Result<Schema> {
+    Schema::new(input.fields().iter().map(|f| Field { uniform: f.uniform || is_list(f), ..f.clone() }).collect())
 }
 
 /// Returns the number with which an op pads a column, as bytes: the value that the op has for the column, else 0.

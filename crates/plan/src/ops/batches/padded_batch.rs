@@ -8,7 +8,7 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Ragged, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::ops::batches::pad::{LENGTH_MAX, is_padded, pad_value};
+use crate::ops::batches::pad::{LENGTH_MAX, is_list, pad_value, stacked};
 use crate::ops::checks::range;
 use crate::ops::spec::{About, Class, Names, OpSpec, with_read};
 
@@ -71,8 +71,13 @@ impl OpSpec for PaddedBatch {
             padding.check(input)?;
         }
         let mut schema = self.fitted(input)?;
-        for field in input.fields().iter().filter(|field| self.is_padded(field)) {
-            schema = schema.with(self.padded(field)?);
+        match &self.padding {
+            Some(_) => {
+                for field in input.fields().iter().filter(|field| is_list(field)) {
+                    schema = schema.with(self.padded(field)?);
+                }
+            }
+            None => schema = stacked(&schema)?,
         }
         match &self.valid {
             Some(valid) => added(&schema, valid, DType::Bool, "valid"),
@@ -125,7 +130,7 @@ impl PaddedBatch {
 
     /// Says whether a column of rows is padded.
     pub fn is_padded(&self, field: &Field) -> bool {
-        self.padding.is_some() && is_padded(field)
+        self.padding.is_some() && is_list(field)
     }
 
     /// Returns the padded length of a column's rows in a batch whose longest row has this length.
@@ -173,7 +178,7 @@ impl Padding {
         for (argument, column) in all.iter().flat_map(|(argument, columns)| columns.iter().map(move |c| (argument, c)))
         {
             let field = input.field(column)?;
-            if !is_padded(field) {
+            if !is_list(field) {
                 let message = format!("batch: column {column:?} is {}, and is not padded", field.kind);
                 return Err(Error::invalid(message).hint(format!("leave it out of {argument}=")));
             }

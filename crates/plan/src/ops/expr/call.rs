@@ -10,6 +10,7 @@ use forebay_data::{DType, Kind};
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
+use super::Expr;
 use super::table::Table;
 use super::time::{TimePart, TimeUnit};
 
@@ -140,6 +141,9 @@ pub enum Call {
     Get {
         /// The item; from the end if negative.
         index: i64,
+        /// The result for a list that has no such item. Default: that is an error of the row.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        default: Option<ItemDefault>,
     },
     /// The sum of the numbers of a row.
     Sum {},
@@ -149,6 +153,22 @@ pub enum Call {
     Min {},
     /// The greatest of them.
     Max {},
+}
+
+/// The result of `get` for a list that has no such item.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemDefault {
+    /// It is missing.
+    Missing,
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// A text.
+    Text(String),
 }
 
 /// Values of one type, ascending.
@@ -196,7 +216,7 @@ impl Call {
 
     /// Says whether a row of `kind` can make it fail.
     pub fn may_fail(&self) -> bool {
-        matches!(self, Call::ToInt { .. } | Call::ToTime { .. } | Call::OneHot { .. } | Call::Get { .. })
+        matches!(self, Call::ToInt { .. } | Call::ToTime { .. } | Call::OneHot { .. } | Call::Get { default: None, .. })
     }
 
     /// Says whether its result may be missing for a present value of `kind`.
@@ -204,7 +224,7 @@ impl Call {
         match self {
             Call::Split { .. } => true,
             Call::Lookup { table } => table.has_gaps(),
-            Call::Get { .. } => *kind == Kind::Texts,
+            Call::Get { default, .. } => *kind == Kind::Texts || *default == Some(ItemDefault::Missing),
             Call::Mean {} | Call::Min {} | Call::Max {} => kind.known_shape().is_none_or(|shape| shape.contains(&0)),
             _ => false,
         }
@@ -269,11 +289,17 @@ impl Call {
                 kind => Err(Error::invalid(format!("one_hot: {kind} is no class"))
                     .hint("it takes whole numbers: cast them, as .cast(\"int64\")")),
             },
-            Call::Get { .. } if *kind == Kind::Texts => Ok(Kind::Utf8),
-            Call::Get { .. } => {
-                let shape = item(name, kind)?;
-                let dtype = kind.dtype().ok_or_else(|| no_list(name, kind))?;
-                Ok(if shape.is_empty() { Kind::scalar(dtype) } else { Kind::fixed(dtype, &shape) })
+            Call::Get { default, .. } => {
+                let item = match kind {
+                    Kind::Texts => Kind::Utf8,
+                    _ => {
+                        let shape = item(name, kind)?;
+                        let dtype = kind.dtype().ok_or_else(|| no_list(name, kind))?;
+                        if shape.is_empty() { Kind::scalar(dtype) } else { Kind::fixed(dtype, &shape) }
+                    }
+                };
+                default.as_ref().map_or(Ok(()), |default| default.check(&item))?;
+                Ok(item)
             }
             Call::Sum {} | Call::Mean {} | Call::Min {} | Call::Max {} => match kind {
                 Kind::Tensor { dtype, .. } => Ok(Kind::scalar(self.reduced(*dtype))),
@@ -325,9 +351,43 @@ impl std::fmt::Display for Call {
             Call::Time { unit, .. } | Call::ToTime { unit } => write!(f, "{:?}", unit.name())?,
             Call::Bucketize { bounds, .. } => write!(f, "{} bounds", bounds.len())?,
             Call::OneHot { classes } => write!(f, "{classes}")?,
-            Call::Get { index } => write!(f, "{index}")?,
+            Call::Get { index, default: None } => write!(f, "{index}")?,
+            Call::Get { index, default: Some(default) } => write!(f, "{index}, default={default}")?,
         }
         f.write_str(")")
+    }
+}
+
+impl std::fmt::Display for ItemDefault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ItemDefault::Missing => f.write_str("None"),
+            ItemDefault::Bool(value) => write!(f, "{value}"),
+            ItemDefault::Int(value) => write!(f, "{value}"),
+            ItemDefault::Float(value) => write!(f, "{value:?}"),
+            ItemDefault::Text(value) => write!(f, "{value:?}"),
+        }
+    }
+}
+
+impl ItemDefault {
+    /// Checks that items of this kind can have it in their place.
+    fn check(&self, item: &Kind) -> Result<()> {
+        let fits = match (self, item.dtype()) {
+            (ItemDefault::Missing, _) => item.can_be_missing(),
+            (ItemDefault::Text(_), dtype) => dtype.is_none(),
+            (ItemDefault::Bool(_), dtype) => dtype == Some(DType::Bool),
+            (ItemDefault::Int(value), Some(dtype)) if dtype != DType::Bool => {
+                return Expr::literal_fits(*value, dtype);
+            }
+            (ItemDefault::Float(_), Some(dtype)) => dtype.is_float(),
+            (ItemDefault::Int(_), _) | (ItemDefault::Float(_), None) => false,
+        };
+        match fits {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("get: an item is {item}, and default={self} is none"))
+                .hint("give a value of the items' type; default=None makes a single value missing")),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ mod time;
 mod tree;
 mod written;
 
-pub use call::{Call, Values, text_pattern};
+pub use call::{Call, ItemDefault, Values, text_pattern};
 pub use cast::CastType;
 pub(crate) use cast::cast_may_fail;
 pub use kind::{ExprKind, meet, promote, stack_dtype};

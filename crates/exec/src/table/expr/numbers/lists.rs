@@ -11,7 +11,7 @@ use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use forebay_core::{Error, Result};
 use forebay_data::DType;
-use forebay_plan::Call;
+use forebay_plan::{Call, ItemDefault};
 
 use super::kernel::{bits, native};
 use super::number::{Element, Number};
@@ -25,7 +25,7 @@ use crate::table::expr::value::{Value, arrow};
 pub(in crate::table::expr) fn call(call: &Call, value: Value, rows: usize) -> Result<Value> {
     let numbers = value.numbers()?;
     match call {
-        Call::Get { index } => get(numbers, *index, rows),
+        Call::Get { index, default } => get(numbers, *index, default.as_ref(), rows),
         Call::Slice { start, stop } => slice(numbers, *start, *stop, rows),
         Call::Sum {} | Call::Mean {} | Call::Min {} | Call::Max {} => Ok(reduced(call, numbers, rows)),
         other => Err(Error::internal(format!("{other} is no function of a list"))),
@@ -51,7 +51,15 @@ fn length(layout: &Layout, range: &Range<usize>, inner: usize) -> usize {
     }
 }
 
-fn get(numbers: Numbers, index: i64, rows: usize) -> Result<Value> {
+/// The error for an item that a list does not have.
+pub(in crate::table::expr) fn no_item(index: i64, len: usize) -> Error {
+    Error::data(format!("get({index}): the list has {len} items")).hint(format!(
+        "say what such rows have, as get({index}, default=0) or default=None; or leave them out with \
+         filter(fb.col(...).len() > ...)"
+    ))
+}
+
+fn get(numbers: Numbers, index: i64, default: Option<&ItemDefault>, rows: usize) -> Result<Value> {
     let (inner, dims) = item(&numbers.layout)?;
     let ranges = numbers.layout.ranges(rows);
     let starts = ranges.iter().enumerate().map(|(row, range)| {
@@ -60,24 +68,40 @@ fn get(numbers: Numbers, index: i64, rows: usize) -> Result<Value> {
         match at.and_then(|at| usize::try_from(at).ok()).filter(|at| *at < len) {
             Some(at) => Ok(Some(range.start + at * inner)),
             None if numbers.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) => Ok(None),
-            None => Err(Error::data(format!("get({index}): the list has {len} items"))
-                .hint("leave such rows out with filter(fb.col(...).len() > ...), or take slice(...)")),
+            None if default.is_some() => Ok(None),
+            None => Err(no_item(index, len)),
         }
     });
     let starts = starts.collect::<Result<Vec<_>>>()?;
+    let filling = filling(default, numbers.dtype);
     let values = bits!(numbers.dtype, T => {
         let from = numbers.values.typed_data::<T>();
+        let filling = filling.typed_data::<T>()[0];
         let mut to = Vec::<T>::with_capacity(rows * inner);
-        for start in starts {
+        for start in &starts {
             match start {
-                Some(start) => to.extend_from_slice(&from[start..start + inner]),
-                None => to.resize(to.len() + inner, T::default()),
+                Some(start) => to.extend_from_slice(&from[*start..*start + inner]),
+                None => to.resize(to.len() + inner, filling),
             }
         }
         Buffer::from_vec(to)
     });
+    let missing = default == Some(&ItemDefault::Missing) && starts.contains(&None);
+    let there = missing.then(|| NullBuffer::from(starts.iter().map(Option::is_some).collect::<Vec<bool>>()));
+    let nulls = NullBuffer::union(numbers.nulls.as_ref(), there.as_ref());
+    let numbers = Numbers { nulls, ..numbers };
     let layout = if dims.is_empty() { Layout::Rows } else { Layout::Fixed(dims) };
     Ok(Value::Numbers(Numbers { values, layout, ..numbers }))
+}
+
+/// Returns the number for items that lists do not have.
+fn filling(default: Option<&ItemDefault>, dtype: DType) -> Buffer {
+    native!(dtype, T => Buffer::from_vec(vec![match default {
+        Some(ItemDefault::Bool(value)) => T::of(i64::from(*value)),
+        Some(ItemDefault::Int(value)) => T::of(*value),
+        Some(ItemDefault::Float(value)) => T::of(*value),
+        None | Some(ItemDefault::Missing | ItemDefault::Text(_)) => T::of(0i64),
+    }.store()]))
 }
 
 fn slice(numbers: Numbers, start: Option<i64>, stop: Option<i64>, rows: usize) -> Result<Value> {

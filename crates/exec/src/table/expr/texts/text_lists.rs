@@ -9,8 +9,9 @@ use arrow_array::{ArrayRef, LargeStringArray};
 use arrow_buffer::{Buffer, NullBuffer};
 use forebay_core::{Error, Result};
 use forebay_data::{DType, TextLists};
-use forebay_plan::Call;
+use forebay_plan::{Call, ItemDefault};
 
+use crate::table::expr::numbers::lists::no_item;
 use crate::table::expr::numbers::shape::{Layout, Numbers};
 use crate::table::expr::value::Value;
 
@@ -37,13 +38,11 @@ pub(in crate::table::expr) fn call(call: &Call, column: &ArrayRef) -> Result<Val
             let has = rows.map(|row| i8::from(lists.get(row).any(|one| one == Some(text))));
             Ok(numbers(DType::Bool, Buffer::from_vec(has.collect::<Vec<_>>()), lists.nulls()))
         }
-        Call::Get { index } => {
-            let item = |row| match lists.item_at(row, *index) {
-                None if is_there(&row) => {
-                    Err(Error::data(format!("get({index}): the list has {} items", lists.len_of(row)))
-                        .hint("leave such rows out with filter(fb.col(...).len() > ...), or take slice(...)"))
-                }
-                item => Ok(item.flatten()),
+        Call::Get { index, default } => {
+            let item = |row| match (lists.item_at(row, *index), default) {
+                (None, None) if is_there(&row) => Err(no_item(*index, lists.len_of(row))),
+                (None, Some(ItemDefault::Text(text))) if is_there(&row) => Ok(Some(text.as_str())),
+                (item, _) => Ok(item.flatten()),
             };
             Ok(Value::Text(Arc::new(rows.map(item).collect::<Result<LargeStringArray>>()?)))
         }

@@ -62,7 +62,11 @@ pub(super) fn calls() -> Vec<Sample> {
         sample(add("a", buckets(&[2.0, 5.5])), vec![], vec![add("a", buckets(&[5.0, 2.0])), add("png", buckets(&[]))]),
         sample(add("a", hot(11)), vec![], vec![add("a", hot(0)), add("sized", hot(11))]),
         sample(add("sized", last()), vec![], vec![add("a", last())]),
-        sample(add("sized", Call::Get { index: 1 }), vec![], vec![add("a", Call::Get { index: 1 })]),
+        sample(
+            add("sized", Call::Get { index: 1, default: None }),
+            vec![],
+            vec![add("a", Call::Get { index: 1, default: None })],
+        ),
         sample(add("sized", Call::Mean {}), vec![], vec![add("a", Call::Mean {}), add("png", Call::Sum {})]),
     ]
 }
