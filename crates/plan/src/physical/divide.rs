@@ -130,14 +130,8 @@ impl Stages {
                     row_ops += stages.pad(&batch, &input, step, closed, in_plan).map_err(|e| node.blame(e))?;
                 }
                 Op::Batch(batch) => {
-                    let batching = Batching { size: batch.size, drop_remainder: batch.drop_remainder };
                     (batched, batches.rows) = (true, batch.size as u64);
-                    stages.unit = Some(batch.size).filter(|_| in_plan);
-                    match tolerant {
-                        true => batches.late = Some(batching),
-                        false if in_plan => stages.aligned = Some(batching),
-                        false => stages.tail.push(TailStep::Batch(batching)),
-                    }
+                    batches.late = stages.batch(batch, in_plan, tolerant).or(batches.late.take());
                 }
                 Op::PaddedBatch(batch) => {
                     (batched, batches.rows) = (true, batch.size as u64);
@@ -177,6 +171,18 @@ impl Stages {
         batches.flush(&mut stages.tail);
         stages.counts_known = exact;
         Ok(stages)
+    }
+
+    /// Places a batch. Returns it if it is made late, because samples that fail are left out before it.
+    fn batch(&mut self, batch: &ops::Batch, in_plan: bool, tolerant: bool) -> Option<Batching> {
+        let batching = Batching { size: batch.size, drop_remainder: batch.drop_remainder };
+        self.unit = Some(batch.size).filter(|_| in_plan);
+        match (tolerant, in_plan) {
+            (true, _) => return Some(batching),
+            (false, true) => self.aligned = Some(batching),
+            (false, false) => self.tail.push(TailStep::Batch(batching)),
+        }
+        None
     }
 
     fn empty(graph: &Graph, run_order: RunOrder, counted: bool) -> Result<Self> {

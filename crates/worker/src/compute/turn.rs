@@ -8,8 +8,6 @@
 //! [`Schedule`] decides: it is the pool. Bound: a task pauses only while there is a thread in its place, of which the pool
 //! bounds the number.
 
-#![expect(clippy::disallowed_methods, reason = "it measures how long a task computes")]
-
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
