@@ -199,7 +199,7 @@ def test_defaults_have_the_type_of_the_items():
     (row,) = ds.with_column("y", col("m").list.get(5, default=7))
     assert row["y"].tolist() == [7.0, 7.0]
     for name, default, says in [
-        ("n", 256, "out of range for uint8"),
+        ("n", 256, "an item is uint8, and default=256 is none"),
         ("n", 0.5, "default=0.5 is none"),
         ("n", "z", "is none"),
         ("b", 1, "is none"),

@@ -123,19 +123,15 @@ impl Stages {
                 Op::Take(op) => stages.tail.push(TailStep::Take(op.count)),
                 Op::Skip(op) => stages.tail.push(TailStep::Skip(op.count)),
                 Op::Shard(op) => stages.tail.push(TailStep::Shard { count: op.count, index: op.index }),
-                Op::Batch(batch) if batch.stacks(&input) => {
-                    (batched, batches.rows) = (true, batch.size as u64);
-                    let ops::Batch { size, drop_remainder } = *batch;
-                    let batch = ops::PaddedBatch { size, drop_remainder, padding: None, valid: None };
-                    row_ops += stages.pad(&batch, &input, step, closed, in_plan).map_err(|e| node.blame(e))?;
+                Op::Batch(ops::Batch { size, .. }) | Op::PaddedBatch(ops::PaddedBatch { size, .. })
+                    if pads(&node.op, &input).is_some() =>
+                {
+                    (batched, batches.rows) = (true, *size as u64);
+                    row_ops += stages.pad(&input, step, closed, in_plan).map_err(|e| node.blame(e))?;
                 }
                 Op::Batch(batch) => {
                     (batched, batches.rows) = (true, batch.size as u64);
                     batches.late = stages.batch(batch, in_plan, tolerant).or(batches.late.take());
-                }
-                Op::PaddedBatch(batch) => {
-                    (batched, batches.rows) = (true, batch.size as u64);
-                    row_ops += stages.pad(batch, &input, step, closed, in_plan).map_err(|e| node.blame(e))?;
                 }
                 Op::Pack(_) => {
                     exact = false;
@@ -255,14 +251,8 @@ impl Stages {
 
     /// Adds a batch that pads or stacks lists of `input`: its step on single rows, the batch, and its step on each batch.
     /// Returns the number of steps inside splits.
-    fn pad(
-        &mut self,
-        batch: &ops::PaddedBatch,
-        input: &Schema,
-        step: Step,
-        closed: usize,
-        in_plan: bool,
-    ) -> Result<usize> {
+    fn pad(&mut self, input: &Schema, step: Step, closed: usize, in_plan: bool) -> Result<usize> {
+        let batch = pads(&step.node.op, input).ok_or_else(|| Error::internal("an op that makes no batches"))?;
         let before = self.split.len();
         let batching = Batching { size: batch.size, drop_remainder: batch.drop_remainder };
         self.unit = Some(batch.size).filter(|_| in_plan);
@@ -277,6 +267,18 @@ impl Stages {
         }
         push_row_op(self, closed, Step { per_batch: true, ..step });
         Ok(self.split.len() - before)
+    }
+}
+
+/// Returns how an op pads or stacks lists of `input`; `None` if it makes no batches, or no column has lists.
+fn pads(op: &Op, input: &Schema) -> Option<ops::PaddedBatch> {
+    match op {
+        Op::PaddedBatch(batch) => Some(batch.clone()),
+        Op::Batch(batch) if batch.stacks(input) => {
+            let ops::Batch { size, drop_remainder } = *batch;
+            Some(ops::PaddedBatch { size, drop_remainder, padding: None, valid: None })
+        }
+        _ => None,
     }
 }
 

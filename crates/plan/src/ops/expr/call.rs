@@ -10,7 +10,6 @@ use forebay_data::{DType, Kind};
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
-use super::Expr;
 use super::table::Table;
 use super::time::{TimePart, TimeUnit};
 
@@ -377,17 +376,30 @@ impl ItemDefault {
             (ItemDefault::Missing, _) => item.can_be_missing(),
             (ItemDefault::Text(_), dtype) => dtype.is_none(),
             (ItemDefault::Bool(_), dtype) => dtype == Some(DType::Bool),
-            (ItemDefault::Int(value), Some(dtype)) if dtype != DType::Bool => {
-                return Expr::literal_fits(*value, dtype);
-            }
+            (ItemDefault::Int(value), Some(dtype)) => holds(dtype, *value),
             (ItemDefault::Float(_), Some(dtype)) => dtype.is_float(),
-            (ItemDefault::Int(_), _) | (ItemDefault::Float(_), None) => false,
+            (ItemDefault::Int(_) | ItemDefault::Float(_), None) => false,
         };
         match fits {
             true => Ok(()),
             false => Err(Error::invalid(format!("get: an item is {item}, and default={self} is none"))
                 .hint("give a value of the items' type; default=None makes a single value missing")),
         }
+    }
+}
+
+/// Says whether a number of a dtype may be this whole number.
+fn holds(dtype: DType, value: i64) -> bool {
+    match dtype {
+        DType::Bool => false,
+        DType::Int8 => i8::try_from(value).is_ok(),
+        DType::Int16 => i16::try_from(value).is_ok(),
+        DType::Int32 => i32::try_from(value).is_ok(),
+        DType::Uint8 => u8::try_from(value).is_ok(),
+        DType::Uint16 => u16::try_from(value).is_ok(),
+        DType::Uint32 => u32::try_from(value).is_ok(),
+        DType::Uint64 => value >= 0,
+        DType::Int64 | DType::Float16 | DType::Float32 | DType::Float64 => true,
     }
 }
 
