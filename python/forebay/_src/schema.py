@@ -56,7 +56,7 @@ class Schema(Mapping[str, Column]):
         batch_size: The rows of a batch; `None` where samples come one by one.
         padded: The columns with a dimension that differs from batch to batch, and is the same for all rows of a batch.
             In a batch such a column is one array.
-        times: What the numbers of time columns count: `"D"`, `"s"`, `"ms"`, `"us"` or `"ns"`, by column.
+        times: The units of time columns: `"D"`, `"s"`, `"ms"`, `"us"` or `"ns"`, by column.
 
     >>> import forebay as fb
     >>> fb.from_numpy({"x": np.zeros((4, 2), np.float32), "y": [1, 2, 3, 4]}).schema

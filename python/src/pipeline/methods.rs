@@ -134,7 +134,7 @@ impl Pipeline {
         self.graph.schema().fields().iter().map(describe).collect()
     }
 
-    /// Returns what the numbers of time columns count, where that is known: "D", "s", "ms", "us" or "ns".
+    /// Returns the units of time columns, where they are known: "D", "s", "ms", "us" or "ns".
     #[getter]
     fn times(&self) -> BTreeMap<String, &'static str> {
         self.graph.times().iter().map(|(name, unit)| (name.clone(), unit.name())).collect()
@@ -145,7 +145,7 @@ impl Pipeline {
         guard(py, || self.graph.drawn_by(column))
     }
 
-    /// Says what the numbers of columns of a source count.
+    /// Sets the units of time columns of a source.
     fn with_times(&self, py: Python<'_>, times: BTreeMap<String, String>) -> PyResult<Self> {
         guard(py, || {
             let unit = |(name, unit): (String, String)| {

@@ -1,4 +1,4 @@
-"""A column of times knows what its numbers count: the unit need not be said, and another one is an error."""
+"""A column of times has a unit: it need not be named, and another one is an error."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def test_a_unit_that_the_column_has_not_is_an_error(tmp_path):
 def test_without_a_unit_it_has_to_be_said(tmp_path):
     plain = fb.from_dict({"when": [0, 3600]})
     assert plain.schema.times == {}
-    with pytest.raises(E.InvalidPipelineError, match="what the numbers of column 'when' count is not known") as caught:
+    with pytest.raises(E.InvalidPipelineError, match="the unit of column 'when' is not known") as caught:
         plain.with_column("y", WHEN.dt.hour())
     assert ".dt('us').hour(" in caught.value.context["hint"]
     assert values(plain, WHEN.dt("s").hour()) == [0, 1]
     ds = stored(tmp_path, "ms", "parquet")
-    with pytest.raises(E.InvalidPipelineError, match="what the numbers of the time count is not known"):
+    with pytest.raises(E.InvalidPipelineError, match="the unit of the time is not known"):
         ds.with_column("y", (WHEN + 1).dt.hour())
     with pytest.raises(E.InvalidPipelineError, match="filter: what the numbers"):
         ds.with_column("when", WHEN // 2).filter(WHEN.dt > FIRST)

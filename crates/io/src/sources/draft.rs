@@ -148,7 +148,7 @@ impl Draft {
 pub struct Inferred {
     /// The source.
     pub source: Source,
-    /// What the numbers of its time columns count.
+    /// The units of its time columns.
     pub times: BTreeMap<String, TimeUnit>,
 }
 

@@ -5,7 +5,7 @@
 //! - `order_checks`: whether an op that chooses or orders rows may stand where the user wrote it
 //! - `declared`: the columns that follow an image
 //! - `steady`: whether a column is the same with every seed
-//! - `times`: what the numbers of time columns count
+//! - `times`: the units of time columns
 
 mod declared;
 mod node;
@@ -39,7 +39,7 @@ pub struct Graph {
     schema: Schema,
     /// The columns that follow an image at the end.
     declared: Declared,
-    /// What the numbers of time columns count: of the source, if files say it, and at the end.
+    /// The units of time columns: of the source, if its files have them, and at the end.
     source_times: Times,
     times: Times,
     /// Whether rows are in batches at the end.
@@ -257,7 +257,7 @@ impl Graph {
         graph
     }
 
-    /// Says what the numbers of columns of its source count. It has no op yet.
+    /// Sets the units of time columns of its source. It has no op yet.
     #[must_use]
     pub fn with_times(self, units: BTreeMap<String, TimeUnit>) -> Self {
         if units.is_empty() {
@@ -267,7 +267,7 @@ impl Graph {
         Self { source_times: times.clone(), times, ..self }
     }
 
-    /// Returns what the numbers of time columns count, where that is known.
+    /// Returns the units of time columns, where they are known.
     pub fn times(&self) -> &BTreeMap<String, TimeUnit> {
         self.times.units()
     }
@@ -335,10 +335,10 @@ fn declared_of(source: &Source) -> Result<Declared> {
     }
 }
 
-/// Returns what the numbers of the columns of several datasets count that are read as one; of another source, nothing.
+/// Returns the units of the time columns of several datasets that are read as one; of another source, none.
 ///
 /// # Errors
-/// Invalid when datasets that are read one after another count a column differently.
+/// Invalid when datasets that are read one after another have different units for a column.
 fn times_of(source: &Source) -> Result<Times> {
     let Source::Combined(combined) = source else { return Ok(Times::default()) };
     let parts = &combined.parts;

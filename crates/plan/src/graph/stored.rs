@@ -34,7 +34,7 @@ struct StoredGraph {
     chosen: Option<Chosen>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     keeps_ids: bool,
-    /// What the numbers of columns of the source count. The dataset id does not depend on it.
+    /// The units of time columns of the source. The dataset id does not depend on them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     times: BTreeMap<String, TimeUnit>,
 }

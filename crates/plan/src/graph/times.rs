@@ -1,4 +1,4 @@
-//! What the whole numbers of time columns count, at the end of a graph: as the files of its source say.
+//! The units of time columns at the end of a graph, which begin with those in the files of its source.
 //!
 //! Expressions on times take the unit from here when they are written. The dataset id does not depend on it, because no op
 //! computes with it. Invariant: a column has a unit only if no op but a cast to other whole numbers has computed it from
@@ -34,7 +34,7 @@ impl Times {
     /// Returns the units of the columns of datasets whose rows follow each other, with their names; `by` combines them.
     ///
     /// # Errors
-    /// Invalid when they count a column differently.
+    /// Invalid when they have different units for a column.
     pub(super) fn common(by: &str, parts: &[(&str, &Self)]) -> Result<Self> {
         let mut units: BTreeMap<String, TimeUnit> = BTreeMap::new();
         for (own, part) in parts {
@@ -49,7 +49,7 @@ impl Times {
                 ));
             }
         }
-        // A dataset that does not say what it counts may count anything.
+        // A dataset without a unit may have any unit.
         units.retain(|column, _| parts.iter().all(|(_, part)| part.0.contains_key(column)));
         Ok(Self(units))
     }
@@ -79,7 +79,7 @@ impl Times {
         Self::of_columns(&units, output)
     }
 
-    /// Returns what the numbers of an expression count, if that is known.
+    /// Returns the unit of an expression, if it is known.
     fn unit_of(&self, value: &Expr) -> Option<TimeUnit> {
         match value {
             Expr::Col { name } => self.0.get(name).copied(),

@@ -96,7 +96,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         """Returns the expression as the plain data that the engine reads: operands before the operator.
 
         Args:
-            units: What the numbers of time columns count, by column.
+            units: The units of time columns, by column.
             op: The op that errors name.
 
         >>> import forebay as fb
@@ -189,7 +189,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
     def dt(self) -> Times:
         """Functions of times: ``year month day ordinal_day weekday hour minute second floor``, and comparisons.
 
-        A column of times of Arrow and Parquet files knows what its numbers count. For other numbers a call says it:
+        A column of times of Arrow and Parquet files has its unit. For other numbers a call names it:
         ``.dt("ms")``, with ``D``, ``s``, ``ms``, ``us`` or ``ns``.
 
         >>> import forebay as fb

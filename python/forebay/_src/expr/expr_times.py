@@ -1,6 +1,6 @@
 """Functions of times in expressions: `fb.col("when").dt.year()`.
 
-What the numbers of a column count is known where the expression becomes part of a dataset. Until then, a part of the
+The unit of a column is known where the expression becomes part of a dataset. Until then, a part of the
 expression says what to do there: `counts` compares the unit that the user said with that of the column, and `dt` is
 computed in the column's unit. The engine sees neither.
 """
@@ -18,7 +18,7 @@ from forebay.errors import InvalidPipelineError
 if TYPE_CHECKING:
     from forebay._src.expr.expr import Expr
 
-#: What one number counts, in nanoseconds.
+#: The length of a unit, in nanoseconds.
 _UNITS: Final = {"D": 86_400 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 #: The spans of `floor`, in nanoseconds.
 _SPANS: Final = {
@@ -37,14 +37,14 @@ _SYMBOLS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne
 
 
 def unit_of(function: str, unit: Any) -> str:
-    """Checks what a number counts."""
+    """Checks a unit."""
     if not isinstance(unit, str) or unit not in _UNITS:
         raise ValueError(f"{function}: unit {unit!r}; use one of {', '.join(map(repr, _UNITS))}")
     return unit
 
 
 def resolved(parts: Sequence[dict[str, Any]], units: Mapping[str, str], op: str) -> list[dict[str, Any]]:
-    """Returns the parts of an expression for the engine, given what the columns count.
+    """Returns the parts of an expression for the engine, given the units of the columns.
 
     Raises:
         InvalidPipelineError: The user said another unit than the column has, or none, and the column has none.
@@ -62,7 +62,7 @@ def resolved(parts: Sequence[dict[str, Any]], units: Mapping[str, str], op: str)
         if part["expr"] == "dt" and unit is None:
             function = part["function"] if part["function"] not in _SYMBOLS else "year"
             hint = {"hint": f"say it, as .dt('us').{function}(...): 'D', 's', 'ms', 'us' or 'ns'"}
-            raise InvalidPipelineError(f"{op}: what the numbers of {of} count is not known", hint)
+            raise InvalidPipelineError(f"{op}: the unit of {of} is not known", hint)
         if part["expr"] == "dt":
             from forebay._src.expr.expr import col
 
@@ -71,7 +71,7 @@ def resolved(parts: Sequence[dict[str, Any]], units: Mapping[str, str], op: str)
 
 
 def _unit_of(part: dict[str, Any], units: Mapping[str, str]) -> str | None:
-    """Returns what a value counts, by the last part of its expression: a column, or a text that was read as a time."""
+    """Returns the unit of a value, by the last part of its expression: a column, or a text that was read as a time."""
     if part["expr"] == "col":
         return units.get(part["name"])
     call = part.get("call", {})
@@ -228,7 +228,7 @@ class TimeFunctions:
 
 
 class Times(TimeFunctions):
-    """The functions of times; a call says what the numbers count, where the source of a column does not."""
+    """The functions of times; a call names the unit where the source of a column does not."""
 
     __slots__ = ()
 

@@ -72,7 +72,7 @@ def columns_of(table: Any, op: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def units_of(table: Any) -> dict[str, str]:
-    """Returns what the numbers of time columns count."""
+    """Returns the units of time columns."""
     units = {}
     for name, values in zip(table.column_names, table.columns, strict=True):
         for inner, array in _flat(name, values.combine_chunks()):

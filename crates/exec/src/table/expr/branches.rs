@@ -64,7 +64,7 @@ pub(super) fn second(op: Binary, first: &Value, expr: &Expr, chunk: &Chunk) -> R
     let (Some(truths), true) = (truths(first, rows)?, is_scalar) else {
         return super::value(expr, chunk, Needed::Taken);
     };
-    // What is missing decides nothing.
+    // A missing value decides nothing.
     let open = match op {
         Binary::Or => !&truths,
         _ => match truths_of(is_null(first), rows)? {

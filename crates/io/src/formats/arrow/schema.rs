@@ -176,13 +176,13 @@ fn named(ty: &DataType) -> String {
     }
 }
 
-/// Returns what the numbers of each time column count.
+/// Returns the unit of each time column.
 pub(crate) fn units(columns: &[Found]) -> BTreeMap<String, Unit> {
     let unit = |column: &Found| Some((column.field.name.clone(), unit(column.clock.as_deref()?)?));
     columns.iter().filter_map(unit).collect()
 }
 
-/// Returns what a type of times counts, by its name.
+/// Returns the name of the unit of a type of times.
 pub(crate) fn unit(clock: &str) -> Option<Unit> {
     match clock.split(['[', ',', ']']).nth(1)? {
         "day" => Some(Unit::D),

@@ -135,7 +135,7 @@ pub(super) fn open_groups<F: Grouped + 'static>(source: &Source, opening: Openin
 /// The columns to read, the names of the path columns, and the merged types if files were merged.
 pub(crate) type Columns = (Vec<Field>, Vec<String>, Option<Merged>);
 
-/// Returns the columns of merged files, with what the numbers of their time columns count.
+/// Returns the columns of merged files, and the units of their time columns.
 pub(super) fn merged_times(columns: Columns) -> (Columns, BTreeMap<String, TimeUnit>) {
     let clocks = columns.2.iter().flat_map(|merged| &merged.times);
     let times = clocks.filter_map(|(name, clock)| Some((name.clone(), formats::arrow::unit(clock)?))).collect();

@@ -116,12 +116,12 @@ pub enum Call {
     Time {
         /// Which.
         part: TimePart,
-        /// What the number counts.
+        /// The unit of the number.
         unit: TimeUnit,
     },
     /// The time that a text writes, by ISO 8601.
     ToTime {
-        /// What the number counts.
+        /// The unit of the number.
         unit: TimeUnit,
     },
     /// How many bounds are at or below a number (with `right`: below it), as NumPy's `digitize`.
