@@ -30,7 +30,7 @@ pub(crate) fn fields_of_rows(samples: &[Bound<'_, PyAny>]) -> PyResult<Vec<Field
     let mut names = Vec::new();
     for (name, value) in rows.iter().flatten() {
         let is_dictionary = || rows.iter().flatten().any(|(other, _)| is_inside(other, name));
-        if !names.contains(&name) && !(value.is_none() && is_dictionary()) {
+        if !(names.contains(&name) || value.is_none() && is_dictionary()) {
             names.push(name);
         }
     }
