@@ -108,8 +108,8 @@ pub use tail::merge::Merge;
 pub use tail::position::{MixPosition, PartPosition, Position, Unpacked};
 pub use tail::saved_state::SavedState;
 pub use threads::cpu_time::{HelperGuard, ThreadCpuTime, count_helper};
+pub use threads::preemption::{Preemption, add_waited, set_preemption, waited};
 pub use threads::row_pool::RowPool;
-pub use threads::turns::{Turns, add_waited, set_turns, waited};
 pub use tokenize::check;
 
 pub use forebay_policy::caching::{Rent, StorePrices};

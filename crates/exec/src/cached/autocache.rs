@@ -32,7 +32,7 @@ use crate::ops::scratch::Scratch;
 use crate::panic::panicked;
 use crate::profile::op_meter::OpMeter;
 use crate::skip::isolation::Isolation;
-use crate::threads::turns::own_nanos;
+use crate::threads::preemption::own_nanos;
 
 /// Nanoseconds to read or write a byte on a local disk: 1 GB/s, a plain NVMe disk.
 const DISK_BYTE_NANOS: f64 = 1.0;

@@ -21,7 +21,7 @@ use crate::ops::compiled_op::{CompiledOp, compile};
 use crate::ops::image_op::{FusedImageOp, Images};
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{OpMeter, OpSlot};
-use crate::threads::turns::own_nanos;
+use crate::threads::preemption::own_nanos;
 
 /// The ops for a row that bypasses a full cache: see [`CacheBypass`].
 pub(crate) struct CompiledBypass {

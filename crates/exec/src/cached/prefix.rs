@@ -23,7 +23,7 @@ use crate::ops::compiled_op::CompiledOp;
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{MeterInput, OpMeter, OpSlot, READ};
 use crate::skip::isolation::Isolation;
-use crate::threads::turns::{aside, own_nanos};
+use crate::threads::preemption::{aside, own_nanos};
 
 /// How long a morsel waits in total for rows that others compute, before it computes them itself.
 const WAIT_MAX: Duration = Duration::from_secs(60);

@@ -14,7 +14,7 @@ use crate::ops::compiled_op::{CompiledOp, Kernel};
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{MeterInput, READ};
 use crate::skip::isolation::Isolation;
-use crate::threads::turns::between_rows;
+use crate::threads::preemption::between_rows;
 
 impl Executable {
     /// Computes one morsel and emits its chunks in order. A counted morsel yields exactly one chunk, which may be

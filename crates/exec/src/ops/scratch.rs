@@ -9,8 +9,8 @@ use forebay_data::Chunk;
 use crate::image::{self, Limits};
 use crate::profile::op_meter::{MeterInput, OpSlot, ThreadTally};
 use crate::profile::span_log::SpanLog;
+use crate::threads::preemption::own_nanos;
 use crate::threads::row_pool::{PoolHandle, RowPool};
-use crate::threads::turns::own_nanos;
 
 /// The memory and counters that one thread reuses from morsel to morsel.
 #[derive(Default)]

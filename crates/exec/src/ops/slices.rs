@@ -1,12 +1,12 @@
 //! Calls of a user's function for a few rows at a time, between which other jobs have their turn.
 //!
-//! Only a function that sees one row at a time is called so, and only on threads with [`Turns`]. A slice has as many
+//! Only a function that sees one row at a time is called so, and only on threads with [`Preemption`]. A slice has as many
 //! rows as take about [`SLICE`], by the time of the rows before.
 //!
 //! Invariant: the result is that of one call for all rows. Where a call checks its rows as a whole (their bytes, their
 //! columns once all were made), one call decides.
 //!
-//! [`Turns`]: crate::threads::turns::Turns
+//! [`Preemption`]: crate::threads::preemption::Preemption
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,7 +17,7 @@ use forebay_core::{Error, ErrorKind, Fault, Result};
 use forebay_data::Chunk;
 
 use crate::ops::functions::MadeRows;
-use crate::threads::turns::turns;
+use crate::threads::preemption::preemption;
 
 /// How long a slice should take, in nanoseconds.
 const SLICE: u64 = 10_000_000;
@@ -45,11 +45,13 @@ pub(crate) struct Slices {
 impl Slices {
     /// Calls `call` for all rows, in slices where other jobs may wait for this thread.
     pub(crate) fn call<T: Joined>(&self, rows: usize, call: &dyn Fn(Range<usize>) -> Result<T>) -> Result<T> {
-        let Some(turns) = turns().filter(|_| rows > 1 && !self.is_whole.load(Relaxed)) else { return call(0..rows) };
+        let Some(preemption) = preemption().filter(|_| rows > 1 && !self.is_whole.load(Relaxed)) else {
+            return call(0..rows);
+        };
         let (mut parts, mut at, mut bytes) = (Vec::new(), 0, 0);
         while at < rows {
-            turns.between_rows();
-            let began = turns.nanos();
+            preemption.between_rows();
+            let began = preemption.nanos();
             let count = match self.row_nanos.load(Relaxed) {
                 0 => 1,
                 nanos => (SLICE / nanos).clamp(1, (rows - at) as u64) as usize,
@@ -58,7 +60,7 @@ impl Slices {
                 Err(error) if is_of_all(&error) && count < rows => return call(0..rows),
                 part => part?,
             };
-            self.row_nanos.store((turns.nanos().saturating_sub(began) / count as u64).max(1), Relaxed);
+            self.row_nanos.store((preemption.nanos().saturating_sub(began) / count as u64).max(1), Relaxed);
             bytes += part.bytes();
             if bytes > BYTES_MAX && count < rows {
                 self.is_whole.store(true, Relaxed);
@@ -133,7 +135,7 @@ mod tests {
     use arrow_array::Int64Array;
 
     use super::*;
-    use crate::threads::turns::{Turns, set_turns};
+    use crate::threads::preemption::{Preemption, set_preemption};
 
     /// A clock that calls move on, and the number of turns that others could have had.
     #[derive(Default)]
@@ -142,7 +144,7 @@ mod tests {
         turns: Cell<usize>,
     }
 
-    impl Turns for Turned {
+    impl Preemption for Turned {
         fn nanos(&self) -> u64 {
             self.nanos.get()
         }
@@ -170,7 +172,7 @@ mod tests {
         };
         let whole = slices.call(100, &call).expect("no row fails");
         assert_eq!(calls.take(), std::iter::once(0..100).collect::<Vec<_>>(), "a thread without turns calls once");
-        set_turns(turned.clone());
+        set_preemption(turned.clone());
         assert_eq!(slices.call(100, &call).expect("no row fails"), whole);
         assert_eq!(calls.take(), [0..1, 1..3, 3..5, 5..7, 7..9, 9..13, 13..100]);
         assert_eq!(turned.turns.get(), 7);
@@ -178,7 +180,7 @@ mod tests {
 
     #[test]
     fn where_a_call_checks_all_rows_one_call_decides() {
-        set_turns(Rc::new(Turned::default()));
+        set_preemption(Rc::new(Turned::default()));
         let code = || Error::new(ErrorKind::Function, "other columns").with("fault", "code");
         let call = |rows: Range<usize>| -> Result<Vec<ArrayRef>> {
             match rows.len() {

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::lock::lock;
 use crate::profile::span_log::SpanLog;
-use crate::threads::turns::own_nanos;
+use crate::threads::preemption::own_nanos;
 
 /// Morsels that are timed before a meter starts to sample them.
 const FIRST: u64 = 32;

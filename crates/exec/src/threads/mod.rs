@@ -2,8 +2,8 @@
 //!
 //! - `row_pool`: threads that share the rows of the oldest morsel
 //! - `cpu_time`: the used processor time of a thread, readable by other threads
-//! - `turns`: waits of a thread, between two rows, for the turn of another job
+//! - `preemption`: waits of a thread, between two rows, for the turn of another job
 
 pub(crate) mod cpu_time;
+pub(crate) mod preemption;
 pub(crate) mod row_pool;
-pub(crate) mod turns;

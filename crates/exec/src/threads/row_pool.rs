@@ -3,7 +3,7 @@
 //! A thread that runs a morsel opens its rows as [`ParallelRows`]. Every thread of the pool, including that thread,
 //! takes the next row of the oldest open set (by the morsel's place in the stream), runs it, and takes another. The
 //! bits of a row do not depend on the thread. A thread with a set of its own takes only rows of the same stream, and
-//! before each of them other jobs may have their turn (see `turns`); no thread takes rows of its set meanwhile.
+//! before each of them other jobs may have their turn (see `preemption`); no thread takes rows of its set meanwhile.
 //!
 //! Invariants: rows of a set start in order, and none starts after a failure, so the error of a set is the error of its
 //! first bad row. The pool never calls the closure of a set after [`RowPool::for_each_row`] has returned.
@@ -17,7 +17,7 @@ use forebay_core::{Error, ErrorKind, Result};
 
 use crate::ops::scratch::Scratch;
 use crate::panic::panicked;
-use crate::threads::turns::between_rows;
+use crate::threads::preemption::between_rows;
 
 type Body<'a> = dyn Fn(usize, &mut Scratch) -> Result<()> + Sync + 'a;
 

@@ -21,6 +21,9 @@ use crate::source::Source;
 /// A pipeline whose rows travel with their ids for the mix that it is a part of.
 const KEPT_IDS: &str = "ids of a part";
 
+/// A pipeline whose `batch` stacks lists.
+const STACKED_LISTS: &str = "stacked lists";
+
 /// The tags of the stored form.
 const TAGS: [&str; 4] = ["op", "source", "expr", "fn"];
 
@@ -51,7 +54,7 @@ static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     ];
     let names = variants.iter().flat_map(|(tag, names)| names.iter().map(move |name| format!("{tag} {name}")));
     let arguments = ARGUMENTS.iter().map(|(of, argument, value)| argument_name(of, argument, *value));
-    names.chain(arguments).chain([PLAN, KEPT_IDS].map(str::to_owned)).collect()
+    names.chain(arguments).chain([PLAN, KEPT_IDS, STACKED_LISTS].map(str::to_owned)).collect()
 });
 
 /// Returns the names that this process knows.
@@ -65,10 +68,28 @@ pub(super) fn of(graph: &Graph) -> BTreeSet<String> {
     if graph.keeps_ids() {
         names.insert(KEPT_IDS.to_owned());
     }
+    if stacks_lists(graph) {
+        names.insert(STACKED_LISTS.to_owned());
+    }
     if let Ok(stored) = serde_json::to_value(graph) {
         collect(&stored, &mut names);
     }
     names
+}
+
+/// Returns whether a `batch` of a pipeline, or of a part of its source, stacks lists.
+fn stacks_lists(graph: &Graph) -> bool {
+    let source = graph.source();
+    let parts = if let Source::Combined(combined) = source { &combined.parts[..] } else { &[] };
+    let Ok(mut schema) = source.schema() else { return false };
+    for node in graph.nodes() {
+        if matches!(&node.op, Op::Batch(batch) if batch.stacks(&schema)) {
+            return true;
+        }
+        let Ok(after) = node.op.apply(&schema) else { return false };
+        schema = after;
+    }
+    parts.iter().any(|part| stacks_lists(&part.graph))
 }
 
 /// Collects the names in a value. A user's own key may look like a tag; its text is then no name that this process knows,

@@ -18,13 +18,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Epoch, Ordinal};
-use forebay_exec::{RowPool, Scratch, ThreadCpuTime, set_turns};
+use forebay_exec::{RowPool, Scratch, ThreadCpuTime, set_preemption};
 use forebay_io::WindowAnnouncement;
 use forebay_plan::Morsel;
 
 use crate::compute::fair_queue::{Charge, Eligibility, FairQueue, Flow};
 use crate::compute::run::{block, morsel};
-use crate::compute::turn::{Paused, Schedule, ThreadTurns, Turn};
+use crate::compute::turn::{Paused, Schedule, ThreadPreemption, Turn};
 use crate::compute::watchdog::{TaskId, Watchdog, WatchedThread};
 use crate::lock::lock;
 use crate::splits::jobs::Prepared;
@@ -295,7 +295,7 @@ impl PoolShared {
 
     fn work(self: Arc<Self>) {
         let (mut scratch, processor) = (Scratch::default(), ThreadCpuTime::of_this_thread());
-        set_turns(Rc::new(ThreadTurns { schedule: self.clone(), started: Instant::now() }));
+        set_preemption(Rc::new(ThreadPreemption { schedule: self.clone(), started: Instant::now() }));
         while let Some((task, charge, id)) = self.take_task(&processor) {
             CURRENT.set(id);
             let began = Instant::now();

@@ -11,7 +11,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use forebay_exec::{Turns, add_waited};
+use forebay_exec::{Preemption, add_waited};
 
 use crate::compute::fair_queue::{Charge, Flow, Share};
 use crate::compute::watchdog::TaskId;
@@ -72,12 +72,12 @@ pub(crate) trait Schedule {
 }
 
 /// The turns of one thread of a pool, for the rows of its tasks.
-pub(crate) struct ThreadTurns<S> {
+pub(crate) struct ThreadPreemption<S> {
     pub(crate) schedule: S,
     pub(crate) started: Instant,
 }
 
-impl<S: Schedule> Turns for ThreadTurns<S> {
+impl<S: Schedule> Preemption for ThreadPreemption<S> {
     fn nanos(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }

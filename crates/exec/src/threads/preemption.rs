@@ -1,7 +1,7 @@
 //! Lets the thread that computes a morsel wait between two rows while another job has its turn.
 //!
 //! A worker's threads serve several jobs, and a morsel may take seconds. So the pool of a worker gives each of its
-//! threads a [`Turns`], and ops call [`between_rows`] where no row is half done and this thread holds no lock. Threads
+//! threads a [`Preemption`], and ops call [`between_rows`] where no row is half done and this thread holds no lock. Threads
 //! without one, as those of a local iterator, never wait here.
 //!
 //! Invariant: waiting decides when rows are computed, never which, and no row depends on its neighbours in a call.
@@ -12,7 +12,7 @@ use std::rc::Rc;
 use forebay_core::Stopwatch;
 
 /// Decides how long a thread computes before another job has its turn.
-pub trait Turns {
+pub trait Preemption {
     /// Returns the nanoseconds of a clock that only rises.
     fn nanos(&self) -> u64;
 
@@ -24,33 +24,33 @@ pub trait Turns {
 }
 
 thread_local! {
-    static TURNS: RefCell<Option<Rc<dyn Turns>>> = const { RefCell::new(None) };
+    static PREEMPTION: RefCell<Option<Rc<dyn Preemption>>> = const { RefCell::new(None) };
     /// The nanoseconds that this thread has waited for its turn.
     static WAITED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Sets the turns of this thread.
-pub fn set_turns(turns: Rc<dyn Turns>) {
-    TURNS.set(Some(turns));
+/// Sets the preemption of this thread.
+pub fn set_preemption(preemption: Rc<dyn Preemption>) {
+    PREEMPTION.set(Some(preemption));
 }
 
-/// Returns the turns of this thread, if it has any.
-pub(crate) fn turns() -> Option<Rc<dyn Turns>> {
-    TURNS.with_borrow(Clone::clone)
+/// Returns the preemption of this thread, if it has one.
+pub(crate) fn preemption() -> Option<Rc<dyn Preemption>> {
+    PREEMPTION.with_borrow(Clone::clone)
 }
 
 /// Waits while it is the turn of another job.
 pub(crate) fn between_rows() {
-    if let Some(turns) = turns() {
-        turns.between_rows();
+    if let Some(preemption) = preemption() {
+        preemption.between_rows();
     }
 }
 
 /// Runs `wait`, during which this thread does not compute.
 pub(crate) fn aside<T>(wait: impl FnOnce() -> T) -> T {
-    let Some(turns) = turns() else { return wait() };
+    let Some(preemption) = preemption() else { return wait() };
     let (mut wait, mut done) = (Some(wait), None);
-    turns.aside(&mut || done = wait.take().map(|wait| wait()));
+    preemption.aside(&mut || done = wait.take().map(|wait| wait()));
     match (done, wait) {
         (Some(done), _) => done,
         (None, Some(wait)) => wait(),
