@@ -65,7 +65,7 @@ def test_a_store_that_takes_nothing_is_told_of_once(tmp_path):
 
 def test_settings_that_come_too_late_are_told_of_once(tmp_path):
     late = str(tmp_path / "late")
-    after = f"os.environ['FOREBAY_CACHE'] = {late!r}; [list(rows.iter(seed=1)) for _ in range(2)]"
+    after = f"os.environ['FOREBAY_CACHE'] = {late!r}; [list(rows.iter(seed=1, epoch=0)) for _ in range(2)]"
     warned, _, _ = told(after=after, FOREBAY_CACHE="")
     assert len(warned) == 1
     assert "too late" in warned[0]

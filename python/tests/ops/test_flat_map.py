@@ -267,7 +267,7 @@ def test_what_cannot_stand_behind_it_says_what_to_write():
         (lambda: ds.autocache(), "put autocache before flat_map"),
         (lambda: ds.select_rows([0]), "put select_rows before flat_map"),
         (lambda: fb.range(9).batch(3).flat_map(several), "put it before batch"),
-        (lambda: fb.range(9).batch(3).unbatch(), "leave batch out"),
+        (lambda: fb.range(9).batch(3).unbatch(), "leave batch and unbatch out"),
         (lambda: fb.range(9).flat_map(lambda row: []), "give schema"),
         (lambda: fb.range(9).flat_map(lambda row: []), "made no row of the first 4 samples"),
     ]:
