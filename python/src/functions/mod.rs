@@ -34,7 +34,7 @@ use crate::convert::rows::{columns_of_batch, columns_of_rows};
 use crate::convert::taken;
 use crate::errors::{from_exception, from_user, from_value};
 use collected::Collected;
-use probe::Seen;
+use probe::RowsSeen;
 use user_call::Around;
 
 /// Called before each row that a user's code sees; returns whether to go on.
@@ -267,7 +267,7 @@ impl PyFunctions {
         let run = |py: Python<'_>| {
             let returned = self.tried(py, function, &pickle, input, randomness, makes_rows)?;
             let fields = match returned.as_slice() {
-                [batch] if function.batched => crate::functions::probe::fields_of_batch(batch, Seen::First),
+                [batch] if function.batched => crate::functions::probe::fields_of_batch(batch, RowsSeen::First),
                 rows => crate::functions::probe::fields_of_rows(rows),
             };
             fields.map_err(|e| from_value(py, &e))

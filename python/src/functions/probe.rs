@@ -15,7 +15,7 @@ use crate::errors::raise;
 
 /// How many rows of a column are looked at, which decides about lists of one length.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum RowsSeen {
     /// All rows.
     All,
     /// The first ones: lists in later rows may have other lengths.
@@ -118,12 +118,12 @@ pub(crate) fn of_any_length(fields: Vec<Field>, longer: &[Field]) -> Vec<Field> 
 
 /// Returns the columns of a dictionary of arrays (or lists) with the rows first. A column of lists that had one length in
 /// the first rows is marked as uniform.
-pub(crate) fn fields_of_batch(batch: &Bound<'_, PyAny>, seen: Seen) -> PyResult<Vec<Field>> {
+pub(crate) fn fields_of_batch(batch: &Bound<'_, PyAny>, seen: RowsSeen) -> PyResult<Vec<Field>> {
     let np = NumPy::get(batch.py())?;
     flatten(batch)?.into_iter().map(|(name, value)| field_of_column(np, name, &value, seen)).collect()
 }
 
-fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>, seen: Seen) -> PyResult<Field> {
+fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>, seen: RowsSeen) -> PyResult<Field> {
     let py = value.py();
     let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
     if !is_list {
@@ -151,7 +151,7 @@ fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>, seen: See
     let known = Masks::loaded(py)?;
     for value in value.try_iter()? {
         let value = value?;
-        lists |= seen == Seen::First && value.is_instance_of::<PyList>();
+        lists |= seen == RowsSeen::First && value.is_instance_of::<PyList>();
         if masks::is_missing(known, &value)? {
             missing = true;
             continue;

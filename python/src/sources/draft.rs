@@ -182,7 +182,7 @@ pub(crate) fn memory(columns: &Bound<'_, PyAny>) -> PyResult<(Source, Bytes)> {
     let py = columns.py();
     let raise = |e: Error| crate::errors::raise(py, &blame_argument(e));
     let read = || -> PyResult<(Vec<Field>, usize, Vec<arrow_array::ArrayRef>)> {
-        let fields = crate::functions::probe::fields_of_batch(columns, crate::functions::probe::Seen::All)?;
+        let fields = crate::functions::probe::fields_of_batch(columns, crate::functions::probe::RowsSeen::All)?;
         fields.iter().try_for_each(Field::check).map_err(|e| crate::errors::raise(py, &e))?;
         let flat = crate::convert::rows::flatten(columns)?;
         let rows = flat.first().map_or(Ok(0), |(_, c)| c.len())?;

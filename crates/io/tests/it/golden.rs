@@ -100,7 +100,7 @@ fn a_list_that_is_missing_is_an_error_of_its_row_and_of_no_other() {
 
 #[test]
 fn json_lines() {
-    let schema = "{id: int64, score: float64, name: string, ok: bool, ids: int64[?], pair: float64[2], user.age: int64?, \
+    let schema = "{id: int64, score: float64, name: string, ok: bool, ids: int64[?], pair: float64[?], user.age: int64?, \
                   user.tags: string[?]}";
     check(Draft::Jsonl { paths: vec![golden("python.jsonl")], fields: None }, "python.jsonl.json", schema);
 }

@@ -47,7 +47,7 @@ mod tests {
             r#"{"a":{"x":1},"b":null,"d":null}"#,
             r#"{"a":{"x":2},"b":{"c":{"y":[1]}},"d":null}"#,
         ];
-        assert_eq!(infer(&lines), ["a.x: int64?", "b.c.y: string?", "d: string?"]);
+        assert_eq!(infer(&lines), ["d: string?", "a.x: int64?", "b.c.y: string?"]);
     }
 
     #[test]
