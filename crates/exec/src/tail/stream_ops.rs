@@ -22,6 +22,8 @@ pub(crate) enum StreamOp {
 pub(crate) struct StreamChain {
     pub(crate) steps: Vec<StreamOp>,
     pub(crate) counters: Vec<u64>,
+    /// Whether a `take` or a `skip` that had not seen all its rows has seen one in the last run.
+    pub(crate) has_counted: bool,
 }
 
 impl StreamChain {
@@ -48,9 +50,11 @@ impl StreamChain {
         isolation: &mut Isolation<'_>,
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
+        self.has_counted = false;
         for (step, seen) in self.steps.iter().zip(&mut self.counters) {
             let rows = chunk.num_rows() as u64;
             let first = *seen;
+            self.has_counted |= rows > 0 && matches!(step, StreamOp::Take(n) | StreamOp::Skip(n) if first < *n);
             match step {
                 StreamOp::Row(op) => {
                     let ran = isolation.run(&chunk, &mut |chunk| op.run(chunk, None, scratch));

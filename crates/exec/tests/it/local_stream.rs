@@ -168,7 +168,12 @@ fn a_stream_that_would_never_have_a_row_ends_with_an_error() {
         stream.next(&mut || Ok(())).map(|delivery| delivery.map(|delivery| ids(&delivery)))
     };
     let take = Op::Take(ops::Take { count: 1 });
+    // Of a row in each repetition: three repetitions are skipped, or four of five go to other shards.
+    let skip = Op::Skip(ops::Skip { count: 3 });
+    let shard = Op::Shard(ops::Shard { count: 5, index: 4 });
     for (ops, end_epoch) in [
+        (vec![none.clone(), forever.clone(), skip.clone()], Some(1)),
+        (vec![last.clone(), forever.clone(), shard.clone(), none.clone()], Some(1)),
         (vec![none.clone(), forever.clone(), take.clone()], Some(1)),
         (vec![Op::SHUFFLE, none.clone(), forever.clone()], Some(1)),
         (vec![none.clone()], None),
@@ -176,7 +181,13 @@ fn a_stream_that_would_never_have_a_row_ends_with_an_error() {
         let error = first(&ops, end_epoch).expect_err("no row ever comes").to_string();
         assert!(error.contains("none of the 1000 rows") && error.contains("filter"), "{error}");
     }
-    for ops in [vec![last.clone(), forever.clone(), take], vec![Op::SHUFFLE, last.clone(), forever], vec![last]] {
+    for ops in [
+        vec![last.clone(), forever.clone(), take],
+        vec![last.clone(), forever.clone(), skip],
+        vec![last.clone(), forever.clone(), shard],
+        vec![Op::SHUFFLE, last.clone(), forever],
+        vec![last],
+    ] {
         let rows = first(&ops, None).expect("a row comes").unwrap_or_default();
         assert!(!rows.is_empty() && rows.iter().all(|id| *id == 999), "{rows:?}");
     }

@@ -261,7 +261,8 @@ impl Merge {
         let chunk = self.pass(chunk, (Epoch(self.next.epoch), split), comes_again)?;
         self.satisfied = self.is_full();
         let sizing = self.executable.plan().sizing();
-        self.empty_cycle.count(sizing.chunk_rows(index), chunk.num_rows(), self.executable.stages())?;
+        let has_counted = self.before.has_counted;
+        self.empty_cycle.count(sizing.chunk_rows(index), chunk.num_rows(), has_counted, self.executable.stages())?;
         match &mut self.packer {
             None => self.accept(chunk, at)?,
             Some(packer) => {
