@@ -38,25 +38,21 @@ from forebay._src.service.security import Tls
 from forebay._src.service.service import Service, connect, up
 from forebay._src.sources.combining import concatenate, interleave, mix, zip
 from forebay._src.sources.csv_source import from_csv
-from forebay._src.sources.hf_source import from_hf
-from forebay._src.sources.library_sources import from_array_record, from_lance
-from forebay._src.sources.mix_schedule import Schedule, schedule
-from forebay._src.sources.sources import (
+from forebay._src.sources.file_sources import (
     from_arrow,
-    from_dict,
     from_files,
-    from_generator,
     from_image_folder,
     from_jsonl,
-    from_map_dataset,
-    from_numpy,
     from_parquet,
     from_tar,
     from_text,
     from_tfrecord,
     load,
-    range,
 )
+from forebay._src.sources.hf_source import from_hf
+from forebay._src.sources.library_sources import from_array_record, from_lance
+from forebay._src.sources.memory_sources import from_dict, from_generator, from_map_dataset, from_numpy, range
+from forebay._src.sources.mix_schedule import Schedule, schedule
 from forebay._src.sources.stored_sources import from_litdata, from_mds, from_megatron, from_tokens
 from forebay._src.sources.table_sources import from_table
 

@@ -14,7 +14,7 @@ pub enum PrefetchState {
     Counting,
     /// It reads files.
     Reading,
-    /// It has read all files, except those that failed.
+    /// It has read all files, except the files that failed.
     Done,
     /// It has read as many bytes as the cache folder may have.
     Full,

@@ -2,7 +2,7 @@
 //!
 //! - `child`: one process; `announce`: its one line on stdout, with the address where it listens
 //! - `fleet`: all processes of one `up`; `provision`: starts and ends workers, as many as the dispatcher wants
-//! - `patience`: how long to wait for processes that start; `ended`: errors about those that ended
+//! - `patience`: how long to wait for processes that start; `ended`: errors about processes that ended
 
 pub(super) mod announce;
 pub(super) mod child;

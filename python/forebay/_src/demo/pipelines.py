@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from forebay._src.dataset import Dataset
-from forebay._src.sources.sources import from_tar
+from forebay._src.sources.file_sources import from_tar
 
 BATCH = 64
 

@@ -280,7 +280,7 @@ class OrderOps(Base):
         return self._then(op, keep_position, name)
 
     def _lists(self) -> list[str]:
-        """Returns the columns of numbers whose samples differ in their first dimension: those that are padded."""
+        """Returns the columns that `pad=` pads: numbers whose samples differ in their first dimension."""
         lists = [(name, dtype) for name, dtype, shape, *_ in self._pipeline.schema if shape and shape[0] is None]
         return [name for name, dtype in lists if dtype != "string"]
 

@@ -88,8 +88,8 @@ class AudioOps(Base):
     ) -> Dataset:
         """Changes the sampling rate: `ceil(samples * sample_rate / from_rate)` samples, without delay.
 
-        Frequencies up to 0.91 of the lower Nyquist frequency pass within 0.001 dB; those that the lower rate does not
-        hold are at least 100 dB down.
+        Frequencies up to 0.91 of the lower Nyquist frequency pass within 0.001 dB. Frequencies beyond the lower rate
+        are at least 100 dB down.
 
         >>> import forebay as fb, numpy as np
         >>> ds = fb.from_numpy({"audio": np.zeros((2, 44100), np.float32)})

@@ -10,7 +10,7 @@ from forebay._src.arguments import Paths
 from forebay._src.dataset import Dataset
 from forebay._src.schema import to_fields
 from forebay._src.site import warn
-from forebay._src.sources.sources import _files
+from forebay._src.sources.file_sources import _files
 from forebay._src.usage import COMPRESSION, CREDENTIALS, explained
 from forebay.errors import InvalidPipelineError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from forebay._src import arguments
 from forebay._src.dataset import Dataset
-from forebay._src.sources import hf_files, sources
+from forebay._src.sources import file_sources, hf_files
 from forebay._src.sources.table_sources import known, of_table
 from forebay.errors import InvalidPipelineError
 
@@ -54,7 +54,7 @@ def from_hf(dataset: Any, *, columns: Iterable[str] | None = None) -> Dataset:
     if found is None:
         ds = _in_memory(dataset, op, names)
     else:
-        ds = sources.from_arrow(found.paths, columns=found.columns, nullable=found.nullable, partitioning=None)
+        ds = file_sources.from_arrow(found.paths, columns=found.columns, nullable=found.nullable, partitioning=None)
         if found.renamed:
             ds = ds.rename(found.renamed)
         if isinstance(found.rows, slice):

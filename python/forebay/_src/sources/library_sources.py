@@ -15,7 +15,7 @@ from typing import Any
 from forebay._src import arguments
 from forebay._src.arguments import PathLike, Paths
 from forebay._src.dataset import Dataset
-from forebay._src.sources import array_records, lance_rows, local_files, sources
+from forebay._src.sources import array_records, lance_rows, local_files, memory_sources
 from forebay.errors import InvalidPipelineError, MissingFileError, NotFoundError, UnavailableError
 
 #: Seconds that the rows of a call may take, equal to the limit for an item of `from_map_dataset`.
@@ -113,7 +113,7 @@ def from_lance(
 
 
 def _read(op: str, count: int, reader: Callable[..., Any], schema: Mapping[str, Any]) -> Dataset:
-    return sources.range(count).map(reader, batched=True, schema=schema, timeout=_TIMEOUT, name=op)
+    return memory_sources.range(count).map(reader, batched=True, schema=schema, timeout=_TIMEOUT, name=op)
 
 
 def _installed(op: str, library: Callable[[], Any], package: str) -> None:

@@ -12,7 +12,7 @@ from forebay._src import arguments
 from forebay._src.arguments import Paths
 from forebay._src.dataset import Dataset
 from forebay._src.schema import dtype_name
-from forebay._src.sources.sources import _files
+from forebay._src.sources.file_sources import _files
 
 #: The most ids of a row: a gigabyte as int64.
 _LENGTH_MAX = 2**27

@@ -8,7 +8,7 @@ from typing import Any
 
 from forebay._src import arguments
 from forebay._src.dataset import Dataset
-from forebay._src.sources import arrow_columns, hf_files, sources
+from forebay._src.sources import arrow_columns, hf_files, memory_sources
 from forebay.errors import InvalidPipelineError, NotFoundError
 
 
@@ -52,7 +52,7 @@ def of_table(found: Any, op: str, columns: Iterable[str] | None) -> Dataset:
     if not found.num_columns:
         raise InvalidPipelineError(f"{op}: the table has no columns")
     values, unsaid = arrow_columns.columns_of(found, op)
-    made = sources._memory(op, values)
+    made = memory_sources._memory(op, values)
     ds = type(made)(made._pipeline.with_times(arrow_columns.units_of(found)))
     for name in unsaid:
         ds = ds.cast({name: "bytes"})

@@ -79,7 +79,7 @@ class Reader:
         return key == self.timeline.key_of(before) or self.timeline.frames_between(before, key) <= _NEAR_FRAMES
 
     def _run(self, key: int, wanted: Sequence[int], places: range, take: Callable[[int, Any], None]) -> list[int]:
-        """Decodes from a keyframe on until all frames are there. Returns the places of those that are missing."""
+        """Decodes from a keyframe on until all frames are there. Returns the places of missing frames."""
         left = {wanted[place]: place for place in places}
         first = self.timeline.keys[key].pts if self.timeline.is_timed else 0
         shown: Any = None

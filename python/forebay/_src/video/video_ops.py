@@ -64,7 +64,7 @@ class VideoOps(Base):
 
         FFmpeg decodes MP4, MOV, Matroska, WebM, AVI, MPEG-TS and others, through PyAV: `pip install 'forebay[video]'`,
         here and on the workers, in one version. It seeks to the keyframe before a clip and decodes from there; the
-        frames are those that decoding from the beginning gives. Frames are turned as the file says.
+        frames have the bits that decoding from the beginning gives. Each frame is turned as the file says.
 
         Functions of such a pipeline, this op among them, run in processes of their own, unless
         `iter(executor="thread")` says otherwise: a file that makes FFmpeg crash, or that takes longer than `timeout`,

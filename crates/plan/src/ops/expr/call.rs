@@ -10,11 +10,11 @@ use forebay_data::{DType, Kind};
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
+use super::constants::{ItemDefault, VALUES_MAX, Values};
+use super::operand::{item, no_list, numbers, text, texts};
 use super::table::Table;
 use super::time::{TimePart, TimeUnit};
 
-/// The most values of `isin`, bounds of `bucketize` and classes of `one_hot`.
-const VALUES_MAX: usize = 1 << 20;
 /// The most bytes of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
@@ -152,34 +152,6 @@ pub enum Call {
     Min {},
     /// The greatest of them.
     Max {},
-}
-
-/// The result of `get` for a list that has no such item.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ItemDefault {
-    /// It is missing.
-    Missing,
-    /// A truth value.
-    Bool(bool),
-    /// A whole number.
-    Int(i64),
-    /// A number.
-    Float(f64),
-    /// A text.
-    Text(String),
-}
-
-/// Values of one type, ascending.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Values {
-    /// Whole numbers.
-    Ints(Vec<i64>),
-    /// Numbers.
-    Floats(Vec<f64>),
-    /// Texts.
-    Texts(Vec<String>),
 }
 
 impl Call {
@@ -357,91 +329,8 @@ impl std::fmt::Display for Call {
     }
 }
 
-impl std::fmt::Display for ItemDefault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ItemDefault::Missing => f.write_str("None"),
-            ItemDefault::Bool(value) => write!(f, "{value}"),
-            ItemDefault::Int(value) => write!(f, "{value}"),
-            ItemDefault::Float(value) => write!(f, "{value:?}"),
-            ItemDefault::Text(value) => write!(f, "{value:?}"),
-        }
-    }
-}
-
-impl ItemDefault {
-    /// Checks that items of this kind can have it in their place.
-    fn check(&self, item: &Kind) -> Result<()> {
-        let fits = match (self, item.dtype()) {
-            (ItemDefault::Missing, _) => item.can_be_missing(),
-            (ItemDefault::Text(_), dtype) => dtype.is_none(),
-            (ItemDefault::Bool(_), dtype) => dtype == Some(DType::Bool),
-            (ItemDefault::Int(value), Some(dtype)) => holds(dtype, *value),
-            (ItemDefault::Float(_), Some(dtype)) => dtype.is_float(),
-            (ItemDefault::Int(_) | ItemDefault::Float(_), None) => false,
-        };
-        match fits {
-            true => Ok(()),
-            false => Err(Error::invalid(format!("get: an item is {item}, and default={self} is none"))
-                .hint("give a value of the items' type; default=None makes a single value missing")),
-        }
-    }
-}
-
-/// Says whether a number of a dtype may be this whole number.
-fn holds(dtype: DType, value: i64) -> bool {
-    match dtype {
-        DType::Bool => false,
-        DType::Int8 => i8::try_from(value).is_ok(),
-        DType::Int16 => i16::try_from(value).is_ok(),
-        DType::Int32 => i32::try_from(value).is_ok(),
-        DType::Uint8 => u8::try_from(value).is_ok(),
-        DType::Uint16 => u16::try_from(value).is_ok(),
-        DType::Uint32 => u32::try_from(value).is_ok(),
-        DType::Uint64 => value >= 0,
-        DType::Int64 | DType::Float16 | DType::Float32 | DType::Float64 => true,
-    }
-}
-
 fn place(place: Option<i64>) -> String {
     place.map_or_else(|| "None".to_owned(), |place| place.to_string())
-}
-
-impl Values {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Values::Ints(values) => values.len(),
-            Values::Floats(values) => values.len(),
-            Values::Texts(values) => values.len(),
-        }
-    }
-
-    pub(super) fn check(&self, name: &str) -> Result<()> {
-        let (count, rising) = match self {
-            Values::Ints(values) => (values.len(), values.is_sorted_by(|a, b| a < b)),
-            Values::Floats(values) => {
-                (values.len(), values.is_sorted_by(|a, b| a < b) && !values.iter().any(|v| v.is_nan()))
-            }
-            Values::Texts(values) => (values.len(), values.is_sorted_by(|a, b| a < b)),
-        };
-        match rising && count <= VALUES_MAX {
-            true => Ok(()),
-            false => Err(Error::invalid(format!("{name}: {count} values, which are too many or do not rise"))
-                .hint("give at most 1048576 values; a filter by a function takes any set")),
-        }
-    }
-
-    pub(super) fn kind(&self, name: &str, kind: &Kind) -> Result<Kind> {
-        match (self, kind) {
-            (Values::Texts(_), Kind::Utf8) => Ok(Kind::scalar(DType::Bool)),
-            (Values::Texts(_), _) | (_, Kind::Utf8 | Kind::Bytes) => {
-                let what = if matches!(self, Values::Texts(_)) { "texts" } else { "numbers" };
-                Err(Error::invalid(format!("{name}: a column of {kind} cannot be compared with {what}"))
-                    .hint("give values of the column's type, or cast the column, as .cast(str)"))
-            }
-            _ => numbers(name, kind, DType::Bool),
-        }
-    }
 }
 
 /// Compiles a pattern. Every pattern takes time linear in the length of a text.
@@ -456,58 +345,4 @@ pub fn text_pattern(pattern: &str) -> Result<Regex> {
             "it is matched in linear time, so look-around and back-references are not there; use a function for these",
         )
     })
-}
-
-/// Returns `gives` if the argument is a text; an error otherwise.
-fn text(name: &str, kind: &Kind, gives: Kind) -> Result<Kind> {
-    match kind {
-        Kind::Utf8 => Ok(gives),
-        Kind::Bytes => Err(Error::invalid(format!("{name}: this is bytes, not a string"))
-            .hint("if it is text in UTF-8, cast it first: .cast(str)")),
-        Kind::Texts => Err(Error::invalid(format!("{name}: {kind} is a list of strings, not a string"))
-            .hint("functions of lists are under .list: get, slice, contains, join")),
-        other => {
-            Err(Error::invalid(format!("{name}: {other} is no string")).hint("write it as text first: .cast(str)"))
-        }
-    }
-}
-
-/// Returns `gives` if the argument is a list of texts; an error otherwise.
-fn texts(name: &str, kind: &Kind, gives: Kind) -> Result<Kind> {
-    match kind {
-        Kind::Texts => Ok(gives),
-        kind => Err(Error::invalid(format!("{name}: {kind} is no list of texts"))
-            .hint(
-            "functions of one text are under .str, and .str.split(...) makes a list; fb.concat_str(...) and + join columns",
-        )),
-    }
-}
-
-/// Returns a kind of the same shape with another dtype if the argument is of numbers; an error otherwise.
-fn numbers(name: &str, kind: &Kind, dtype: DType) -> Result<Kind> {
-    match kind {
-        Kind::Scalar { .. } => Ok(Kind::scalar(dtype)),
-        Kind::Tensor { shape, .. } => Ok(Kind::Tensor { dtype, shape: shape.clone() }),
-        other => Err(Error::invalid(format!("{name}: {other} is no number"))
-            .hint("cast it to a number first, as .cast(\"int64\")")),
-    }
-}
-
-/// Returns the shape of an item of the first dimension.
-fn item(name: &str, kind: &Kind) -> Result<Vec<usize>> {
-    match kind {
-        Kind::Tensor { shape, .. } => shape[1..].iter().copied().collect::<Option<_>>().ok_or_else(|| {
-            Error::invalid(format!("{name}: the items of {kind} have no shape of their own"))
-                .hint("rows may differ in their first dimension alone")
-        }),
-        kind => Err(no_list(name, kind)),
-    }
-}
-
-fn no_list(name: &str, kind: &Kind) -> Error {
-    if *kind == Kind::Texts {
-        return Error::invalid(format!("{name}: {kind} is a list of strings, not of numbers"))
-            .hint("it takes columns like int32[?] or float32[8]");
-    }
-    Error::invalid(format!("{name}: {kind} is no list")).hint("it takes columns like int32[?] or float32[8]")
 }

@@ -1,6 +1,7 @@
 //! The expression language of `with_column` and `filter`: `fb.col("x") * 2 + 1`, as plain data. `exec` evaluates it.
 //!
-//! - `tree`: the expression and its operators; `call`, `cast`: functions with fixed arguments, and casts
+//! - `tree`: the expression and its operators; `call`, `cast`: functions with fixed arguments, and casts; `constants`:
+//!   lists of values and defaults among these arguments; `operand`: the kinds that calls take
 //! - `table`, `time`: tables that it looks up, and units and parts of times
 //! - `written`: its serialized form
 //! - `kind`: its type over a schema; `missing`: the columns that may be missing; `ranges`: whether a condition may be
@@ -8,18 +9,21 @@
 
 mod call;
 mod cast;
+mod constants;
 mod kind;
 mod lengths;
 mod missing;
+mod operand;
 mod ranges;
 mod table;
 mod time;
 mod tree;
 mod written;
 
-pub use call::{Call, ItemDefault, Values, text_pattern};
+pub use call::{Call, text_pattern};
 pub use cast::CastType;
 pub(crate) use cast::cast_may_fail;
+pub use constants::{ItemDefault, Values};
 pub use kind::{ExprKind, meet, promote, stack_dtype};
 pub use ranges::{ColumnValues, ValueBound, ValueRange};
 pub use table::{Found, Table};

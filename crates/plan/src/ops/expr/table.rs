@@ -4,7 +4,7 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind};
 use serde::{Deserialize, Serialize};
 
-use super::call::Values;
+use super::constants::Values;
 
 /// What a table has for each key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
