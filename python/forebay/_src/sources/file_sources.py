@@ -227,8 +227,8 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     saved = range(1000).shuffle().save(folder, seed=3)
-    ...     [int(row["id"]) for row in load(folder)] == [int(row["id"]) for row in range(1000).shuffle().iter(seed=3)]
+    ...     saved = fb.range(100).shuffle().save(folder, seed=3)
+    ...     [int(row["id"]) for row in load(folder)] == [int(row["id"]) for row in fb.range(100).shuffle().iter(seed=3)]
     True
     """
     format, patterns = saving.files_in(saving.folder(path, "load"), arguments.flag(partial, "load", "partial"))
