@@ -112,6 +112,7 @@ pub(crate) fn from_user(py: Python<'_>, exception: &PyErr) -> Error {
         module.call_method1(intern!(py, "describe"), (exception.value(py), exception.traceback(py)))?.extract()
     };
     match text() {
+        Ok((message, _, Some(fault))) if fault == "data" => Error::data(message),
         Ok((message, traceback, fault)) => {
             let is_of_input = message.contains("array is read-only") || message.contains("destination is read-only");
             let error = Error::new(ErrorKind::Function, message).with("traceback", traceback);

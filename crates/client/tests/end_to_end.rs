@@ -373,6 +373,7 @@ fn mapped() -> Op {
         with_rng: false,
         reads: None,
         timeout_s: 10.0,
+        is_op: false,
     };
     Op::Map(ops::Map { function, output: vec![Field::new("id", Kind::scalar(DType::Int64))], keep_others: false })
 }

@@ -70,9 +70,11 @@ impl Node {
 
     /// Returns its name for people: the op, and the user's name for it.
     pub fn title(&self) -> String {
+        let own = self.op.function().filter(|function| function.is_op);
+        let name = own.map_or(self.op.name(), |function| &function.name);
         match &self.label {
-            Some(label) => format!("{} ({label})", self.op.name()),
-            None => self.op.name().to_owned(),
+            Some(label) => format!("{name} ({label})"),
+            None => name.to_owned(),
         }
     }
 }

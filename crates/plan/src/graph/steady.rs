@@ -84,6 +84,7 @@ mod tests {
             with_rng,
             reads: Some(vec![reads.to_owned()]),
             timeout_s: 1.0,
+            is_op: false,
         };
         let output = vec![Field::new(writes, Kind::scalar(DType::Int64))];
         Op::Map(ops::Map { function, output, keep_others: true })

@@ -30,6 +30,7 @@ fn function(reads: Option<&[&str]>) -> Function {
         with_rng: false,
         reads: reads.map(|reads| reads.iter().map(|&column| column.to_owned()).collect()),
         timeout_s: 1.0,
+        is_op: false,
     }
 }
 

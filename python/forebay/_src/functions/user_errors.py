@@ -9,6 +9,10 @@ from types import TracebackType
 _PACKAGE = str(Path(__file__).absolute().parents[2])
 
 
+class SampleError(Exception):
+    """An op whose code is a function of Forebay's cannot compute a sample: its text is the error's, for users."""
+
+
 class SourceError(Exception):
     """A reader of Forebay cannot open its data, or the data differ from the data that the pipeline has pinned."""
 
@@ -40,8 +44,11 @@ class Stop(BaseException):
 def describe(error: BaseException, frames: TracebackType | None = None) -> tuple[str, str, str | None]:
     """Returns one line about the exception, the traceback without frames of this package, and the cause.
 
-    The cause is `"code"` (every sample would raise it), `"skip"` (nothing failed), or `None`: the sample.
+    The cause is `"code"` (every sample would raise it), `"skip"` (nothing failed), `"data"` (an op of Forebay refuses
+    the sample, and the traceback is empty), or `None`: the sample.
     """
+    if isinstance(error, SampleError):
+        return str(error), "", "data"
     frames = _first_user_frame(frames or error.__traceback__)
     text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1] or type(error).__name__
     shown = traceback.TracebackException(type(error), error, frames)

@@ -14,6 +14,8 @@ from forebay._src.video.settings import Settings, VideoError
 
 #: The column that says that a video was long enough; a filter behind the op reads it.
 WHOLE = "__video_is_long_enough"
+#: How many clips of a row an error names.
+_NAMED_CLIPS = 4
 
 
 @lru_cache(maxsize=1)
@@ -66,19 +68,20 @@ class ClipDecoder:
             raise SourceError(f"{what}: install the same version of PyAV (av) everywhere")
         source = row[settings.column]
         if source is None:
-            raise VideoError("is missing")
+            raise VideoError(f"the video in column {settings.column!r} is missing")
         try:
             made, times = self._clips(av, source, rng)
             is_whole = True
         except sampling.Short:
             made, times, is_whole = self._nothing(), np.zeros(settings.count), False
-        except (VideoError, MemoryError):
+        except VideoError as error:
+            raise VideoError(f"{self._named(source)} {error}") from None
+        except MemoryError:
             raise
         except Exception as error:
             # A hostile file may raise anything, and is the fault of its sample.
-            raise VideoError(f"cannot be decoded: {_text(error)}") from None
-        shape = (-1,) if settings.stacked else (*settings.lengths, made.shape[1])
-        columns: dict[str, Any] = {settings.out: made.reshape(*shape, *made.shape[2:])}
+            raise VideoError(f"{self._named(source)} cannot be decoded: {_text(error)}") from None
+        columns: dict[str, Any] = {settings.out: made.reshape(*settings.lengths, *made.shape[1:])}
         if settings.times is not None:
             columns[settings.times] = times.reshape(settings.lengths)
         if settings.short == "skip":
@@ -93,13 +96,19 @@ class ClipDecoder:
             places = sampling.chosen(timeline, settings, rng)
             wanted = sorted({timeline.pts[place] for place in places})
             painter = Painter(av, settings, rng, len(wanted))
-            reader.frames(wanted, painter.paint)
+            try:
+                reader.frames(wanted, painter.paint)
+            except VideoError as error:
+                raise VideoError(f"{error}; {_clips_of(places, settings.frames)}") from None
         finally:
             reader.close()
         of = {pts: place for place, pts in enumerate(wanted)}
         order = [of[timeline.pts[place]] for place in places]
         made = painter.made if order == list(range(len(wanted))) else painter.made[order]
         return made, np.array([timeline.seconds(timeline.pts[place]) for place in places], np.float64)
+
+    def _named(self, source: bytes | str) -> str:
+        return f"the video {source!r}" if isinstance(source, str) else f"the video in column {self.settings.column!r}"
 
     def _nothing(self) -> Array:
         """Returns the pixels of a row that a filter is about to remove."""
@@ -113,6 +122,13 @@ class RandomClipDecoder(ClipDecoder):
     def __call__(self, row: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:  # type: ignore[override]
         """Returns the pixels of clips, and the times of frames."""
         return self.decoded(row, rng)
+
+
+def _clips_of(places: list[int], frames: int) -> str:
+    """Names the frames of the first clips of a row."""
+    clips = [f"{places[at]} to {places[at + frames - 1]}" for at in range(0, len(places), frames)]
+    more = f" and {len(clips) - _NAMED_CLIPS} more" if len(clips) > _NAMED_CLIPS else ""
+    return f"the clip is of frames {', '.join(clips[:_NAMED_CLIPS])}{more}"
 
 
 def _text(error: Exception) -> str:

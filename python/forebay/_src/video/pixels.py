@@ -40,7 +40,7 @@ class Painter:
             self._first = (height, width)
         elif self._first != (height, width) and self._settings.size is None:
             before, now = ("x".join(map(str, reversed(size))) for size in (self._first, (height, width)))
-            raise VideoError(f"its frames change their size from {before} to {now}: size= makes all of them equal")
+            raise VideoError(f"has frames that change their size from {before} to {now}: size= makes all of them equal")
         tall, wide = self._scaled(height, width)
         self._check_bytes(tall, wide)
         to = (wide, tall) if turns % 2 else (tall, wide)
@@ -59,7 +59,9 @@ class Painter:
         made = self._settings.crop or (height, width)
         if max(self._settings.count * made[0] * made[1], height * width) * 3 > CLIP_BYTES_MAX:
             what = f"{self._settings.count} frames of {width}x{height}"
-            raise VideoError(f"{what} take more than {CLIP_BYTES_MAX >> 20} MiB: size= or shorter= makes them smaller")
+            raise VideoError(
+                f"makes {what}, which take more than {CLIP_BYTES_MAX >> 20} MiB: size= or shorter= makes them smaller"
+            )
 
     def _scaled(self, height: int, width: int) -> tuple[int, int]:
         """Returns height and width to which a frame of this size is scaled."""
@@ -81,7 +83,7 @@ class Painter:
         room = (pixels.shape[0] - crop[0], pixels.shape[1] - crop[1])
         if min(room) < 0:
             size = f"{pixels.shape[1]}x{pixels.shape[0]}"
-            raise VideoError(f"its frames are {size}, which is smaller than the crop: shorter= makes them larger")
+            raise VideoError(f"has frames of {size}, which are smaller than the crop: shorter= makes them larger")
         if self._settings.crop_at == "center":
             top, left = (round(free / 2) for free in room)
         else:

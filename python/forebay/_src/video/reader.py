@@ -71,7 +71,7 @@ class Reader:
                     break
             else:
                 at = timeline.seconds(wanted[left[0]])
-                raise DamageError(f"the frame at {at:.3f} s cannot be decoded")
+                raise DamageError(f"cannot be decoded at {at:.3f} s")
             begin = end
 
     def _is_near(self, before: int, after: int) -> bool:
@@ -88,7 +88,7 @@ class Reader:
             if frame.pts is None or frame.pts < first:
                 continue  # refers to frames before the keyframe
             if frame.is_corrupt:
-                raise DamageError(f"the frame at {self.timeline.seconds(frame.pts):.3f} s is damaged")
+                raise DamageError(f"has a damaged frame at {self.timeline.seconds(frame.pts):.3f} s")
             if shown is not None and self.codec in _INVISIBLE:
                 for pts in [pts for pts in left if pts < frame.pts]:
                     take(left.pop(pts), shown)
@@ -116,7 +116,7 @@ class Reader:
                 frames = context.decode(packet)
             except self._av.FFmpegError as error:
                 at = "" if packet.pts is None else f" at {self.timeline.seconds(packet.pts):.3f} s"
-                raise DamageError(f"the frame{at} cannot be decoded: {error.strerror}") from None
+                raise DamageError(f"cannot be decoded{at}: {error.strerror}") from None
             for frame in frames:
                 if not self.timeline.is_timed:
                     frame.pts = count
@@ -194,7 +194,7 @@ def _file(source: bytes | str) -> Any:
         return io.BytesIO(source)
     if not os.path.isfile(source):
         hint = ": files of a store are read as bytes, by from_files" if "://" in source else ""
-        raise VideoError(f"there is no file {source!r}{hint}")
+        raise VideoError(f"is no file{hint}")
     return open(source, "rb")
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from forebay._src import arguments
+from forebay._src.functions.user_errors import SampleError
 from forebay.errors import InvalidPipelineError
 
 Start: TypeAlias = float | Literal["random", "middle", "uniform"]
@@ -22,20 +23,14 @@ CLIP_BYTES_MAX = 1 << 30
 FRAME_PIXELS_MAX = 1 << 25
 #: The greatest height and width of a frame that is made.
 _SIDE_MAX = 1 << 14
-#: The greatest height of stacked frames: that of an image for image ops.
-_STACKED_MAX = 65_500
 
 
-class VideoError(ValueError):
-    """A video that cannot be decoded: an error of its sample."""
+class VideoError(SampleError):
+    """A video that cannot be decoded: its text goes on after "the video"."""
 
 
 class DamageError(VideoError):
     """A frame that cannot be decoded from a keyframe."""
-
-
-# Errors of users' functions have the full name of an exception in them; these need no module.
-VideoError.__module__ = DamageError.__module__ = "builtins"
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,6 @@ class Settings:
         crop: Height and width of the part that is kept.
         crop_at: The place of this part.
         interpolation: How frames are scaled.
-        stacked: Whether the frames of a row are one image, one below the other.
         ffmpeg: The versions of FFmpeg's libraries, on which bits may depend.
     """
 
@@ -75,7 +69,6 @@ class Settings:
     crop: tuple[int, int] | None
     crop_at: Literal["center", "random"]
     interpolation: Interpolation
-    stacked: bool
     ffmpeg: str
 
     @property
@@ -87,8 +80,6 @@ class Settings:
     def shape(self) -> tuple[int | None, ...]:
         """The shape of a row's pixels; None for a dimension that differs from row to row."""
         height, width = self.crop or self.size or (None, None)
-        if self.stacked:
-            return (None if height is None else self.count * height, width, 3)
         return (*self.lengths, height, width, 3)
 
     @property
@@ -107,7 +98,7 @@ def checked(op: str, **given: Any) -> Settings:
 
     >>> checked("decode_video", column="v", out="v", times=None, frames=8, stride=None, fps=None, clips=1,
     ...         start="middle", short="repeat", size=64, shorter=None, crop=None, crop_at="center",
-    ...         interpolation="bilinear", stacked=False, ffmpeg="").shape
+    ...         interpolation="bilinear", ffmpeg="").shape
     (8, 64, 64, 3)
     """
     start, fps, stride, clips = given["start"], given["fps"], given["stride"], given["clips"]
@@ -142,14 +133,11 @@ def checked(op: str, **given: Any) -> Settings:
         interpolation=arguments.choice(  # type: ignore[arg-type]
             given["interpolation"], op, "interpolation", "nearest", "area", "bilinear", "bicubic", "lanczos"
         ),
-        stacked=given["stacked"],
         ffmpeg=given["ffmpeg"],
     )
     if settings.times == settings.out:
         raise _refused(op, f"times={settings.times!r} is the column of pixels", "give the times a column of their own")
     _check_sizes(op, settings)
-    if settings.stacked and (height := settings.shape[0]) is not None and height > _STACKED_MAX:
-        raise _refused(op, f"{settings.count} stacked frames are {height} pixels high", f"use up to {_STACKED_MAX}")
     return settings
 
 

@@ -53,7 +53,6 @@ class VideoOps(Base):
         crop: HeightWidth | None = None,
         crop_at: Literal["center", "random"] = "center",
         interpolation: Interpolation = "bilinear",
-        stacked: bool = False,
         out: str | None = None,
         times: str | None = None,
         timeout: float = 60.0,
@@ -102,8 +101,6 @@ class VideoOps(Base):
             crop: Height and width of the part that is kept of the scaled frames, or one number for a square.
             crop_at: Where this part is: in the `"center"`, or at a `"random"` place, one for all frames of a row.
             interpolation: How frames are scaled: `"nearest"`, `"area"`, `"bilinear"`, `"bicubic"` or `"lanczos"`.
-            stacked: Whether the frames of a row are one image, `uint8[frames * height, width, 3]`, one below the other,
-                on which image ops of colours and `random_flip` work with one draw for all of them.
             out: The column of pixels; default: the same column.
             times: A column for the time of each frame in seconds from the first frame of the video: float64[frames].
             timeout: Seconds that a video may take, in a process of its own.
@@ -115,11 +112,11 @@ class VideoOps(Base):
 
         Raises:
             UnavailableError: PyAV is not installed here, or is too old.
-            FunctionError: While it runs: a file is damaged, has no video, or frames of more than 2^25 pixels, or a row
+            DataError: While it runs: a file is damaged, has no video, or frames of more than 2^25 pixels, or a row
                 would take more than 1 GiB. `on_error="skip"` leaves such samples out.
+            FunctionError: While it runs: a file made FFmpeg crash, or took longer than `timeout`.
         """
         arguments.flag(keep_position, _OP, "keep_position")
-        arguments.flag(stacked, _OP, "stacked")
         try:
             ffmpeg = decoder.ffmpeg_version()
         except ImportError as error:
@@ -141,7 +138,6 @@ class VideoOps(Base):
             crop=crop,
             crop_at=crop_at,
             interpolation=interpolation,
-            stacked=bool(stacked),
             ffmpeg=ffmpeg,
         )
         self._check_video_column(column)
@@ -160,11 +156,11 @@ class VideoOps(Base):
             columns[decoder.WHOLE] = "bool"
         op = {
             "op": "map",
-            "function": {**function, "name": _OP},
+            "function": {**function, "name": _OP, "is_op": True},
             "output": to_fields(_OP, columns),
             "keep_others": True,
         }
-        made = self._then(op, keep_position, name or _OP, pickle)
+        made = self._then(op, keep_position, name, pickle)
         if how.short == "skip":
             made = made.filter(col(decoder.WHOLE), name=name or _OP).drop(decoder.WHOLE)
         return made

@@ -183,6 +183,7 @@ pub(crate) fn function(draw: &mut Draw, columns: &[&str]) -> Function {
         with_rng: false,
         reads: reads.map(|reads| reads.into_iter().collect()),
         timeout_s: 1.0,
+        is_op: false,
     }
 }
 

@@ -30,6 +30,9 @@ pub struct Function {
     pub reads: Option<Vec<String>>,
     /// The most seconds of one call. A function that takes longer is stopped.
     pub timeout_s: f64,
+    /// Whether it is the code of an op of Forebay's own, whose name it has: errors then name this op alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_op: bool,
 }
 
 impl Function {

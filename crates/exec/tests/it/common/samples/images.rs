@@ -121,6 +121,7 @@ pub(super) fn annotated() -> Vec<Sample> {
             with_rng: false,
             reads: Some(vec![name("a")]),
             timeout_s: 1.0,
+            is_op: false,
         };
         let output = vec![
             Field::new("boxes", Kind::fixed(DType::Float32, &[3, 4])),

@@ -12,6 +12,7 @@ pub(super) fn sounds() -> Vec<Op> {
         with_rng: false,
         reads: Some(vec![name("a")]),
         timeout_s: 1.0,
+        is_op: false,
     };
     let output = vec![
         Field::new("sound", Kind::fixed(DType::Float32, &[300])),

@@ -80,6 +80,7 @@ pub(super) fn functions() -> Vec<Sample> {
         with_rng,
         reads: Some(vec![name(reads)]),
         timeout_s: 1.0,
+        is_op: false,
     };
     let map = |reads, with_rng| {
         let output = vec![Field::new("c", Kind::scalar(DType::Int64))];
