@@ -113,6 +113,35 @@ def sized_pictures() -> fb.Dataset:
     return fb.from_numpy({"id": np.arange(20), "image": pixels})
 
 
+def sized_clips() -> fb.Dataset:
+    pixels = np.stack([[picture(i + 7 * frame, 12, 10) for frame in range(5)] for i in range(12)])
+    return fb.from_numpy({"id": np.arange(12), "image": pixels})
+
+
+def clips() -> fb.Dataset:
+    def of(number: int) -> Any:
+        return np.stack([picture(number + 7 * frame, 10 + number % 5, 12) for frame in range(2 + number % 4)])
+
+    return fb.from_map_dataset([{"id": np.int64(i), "image": of(i)} for i in range(12)])
+
+
+def deep_pictures() -> fb.Dataset:
+    """Returns images of 16 bits."""
+
+    def levels(number: int) -> Any:
+        return np.random.default_rng(number).integers(0, 1 << 16, (12 + number % 5, 10 + number % 3), dtype=np.uint16)
+
+    files = [encoded(levels(i), "PNG") for i in range(20)]
+    return fb.from_dict({"id": list(range(20)), "image": files}).decode_image("image", mode="I;16")
+
+
+def open_pictures() -> fb.Dataset:
+    """Returns images with opacity."""
+    draw = np.random.default_rng(3)
+    files = [encoded(draw.integers(0, 256, (12 + i % 5, 11, 4), dtype=np.uint8), "PNG") for i in range(20)]
+    return fb.from_dict({"id": list(range(20)), "image": files}).decode_image("image", mode="RGBA")
+
+
 def lists() -> fb.Dataset:
     numbers = [[float(k) for k in range(i % 5)] for i in range(ROWS)]
     names = [None if i % 6 == 5 else [WORDS[(i + k) % len(WORDS)] for k in range(i % 4)] for i in range(ROWS)]
@@ -251,6 +280,11 @@ LEVELS: list[Op] = [
     lambda ds, rng: ds.encode_image("image", "png").decode_image("image"),
     lambda ds, rng: ds.cast(image="float32").check_finite("image"),
 ]
+MORE_LEVELS: list[Op] = [
+    lambda ds, rng: ds.normalize("image", mean=[0.4] * 3, std=[0.2] * 3, layout="CTHW"),
+    lambda ds, rng: ds.random_erasing("image"),
+    *LEVELS,
+]
 LIST_OPS: list[Op] = [
     put(
         "made",
@@ -311,6 +345,16 @@ FAMILIES: dict[str, tuple[Callable[[Path], fb.Dataset], list[Op]]] = {
     "sound": (lambda folder: recordings().decode_audio("file", out="sound", sample_rate=RATE), SOUND_OPS[1:]),
     "picture": (lambda folder: pictures(), [*CROPS, *LEVELS]),
     "sized picture": (lambda folder: sized_pictures(), [*CROPS, *LEVELS]),
+    "clip": (lambda folder: clips(), [*CROPS, *MORE_LEVELS]),
+    "sized clip": (lambda folder: sized_clips(), [*CROPS, *MORE_LEVELS]),
+    "deep picture": (
+        lambda folder: deep_pictures(),
+        [*CROPS, lambda ds, rng: ds.normalize("image", mean=[0.4], std=[0.2])],
+    ),
+    "open picture": (
+        lambda folder: open_pictures(),
+        [*CROPS, lambda ds, rng: ds.normalize("image", mean=[0.4] * 4, std=[0.2] * 4)],
+    ),
     "detection": (lambda folder: detections(), DETECTION_OPS),
     "list": (lambda folder: lists(), LIST_OPS),
     "time": (times, TIME_OPS),

@@ -47,6 +47,21 @@ def test_a_device_finishes_with_the_bits_of_the_engine(device, layout, channels)
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layout", ["CHW", "HWC", "CTHW"])
+def test_a_device_finishes_clips_and_images_of_16_bits(device, layout):
+    draw, numbers = np.random.default_rng(4), {"mean": [0.4, 0.1, 0.3], "std": [0.2, 3e-7, 1e5]}
+    clips = fb.from_numpy({"image": draw.integers(0, 256, (9, 5, 8, 7, 3), np.uint8)})
+    made = [clips.normalize("image", layout=layout, **numbers)]
+    if layout != "CTHW":
+        deep = fb.from_numpy({"image": draw.integers(0, 1 << 16, (9, 8, 7, 1), np.uint16)})
+        made.append(deep.normalize("image", mean=0.3, std=0.7, layout=layout))
+    for ds in made:
+        want, got = (list(ds.batch(4).to_torch(finish_on=on)) for on in (None, device))
+        for left, right in zip(got, want, strict=True):
+            same(left, right)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_a_run_that_finishes_on_a_device_resumes_everywhere(device):
     def made() -> object:
         return images().batch(5).to_torch(seed=2, finish_on=device, columns="image")

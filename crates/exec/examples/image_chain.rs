@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, SampleId, Seed};
 use forebay_exec::image::{
-    Augment, Chain, Decoder, Filter, Image, Input, Limits, Normalizer, Output, Region, Resizer, Scratch, Step,
+    Augment, Chain, Decoder, Depth, Filter, Image, Input, Limits, Normalizer, Output, Region, Resizer, Scratch, Step,
     random_resized_crop,
 };
 use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, ops};
@@ -75,7 +75,8 @@ fn main() {
     for (name, op) in [("color jitter", jitter), ("gaussian blur", blur), ("rand augment", policy)] {
         let augment = Augment::of(&op).expect("an augmentation");
         let chain = Chain::new(None, vec![Step::Augment { augment, key_op: 2 }]).expect("valid");
-        let input = Input::Pixels { height: 224, width: 224, channels: 3, pixels: &small };
+        let input =
+            Input::Pixels { height: 224, width: 224, channels: 3, depth: Depth::Eight, frame: 0, pixels: &small };
         let mut changed = vec![0; small.len()];
         time(name, rounds, |i| {
             chain.run(input, draws(i), &mut scratch, &mut Output::Slot(&mut changed)).expect("pixels");

@@ -27,7 +27,7 @@ pub(crate) fn image(data: &[u8]) {
     let ((x, w), (y, h)) = (part(width, choice), part(height, choice >> 4));
     let region = Region { x, y, width: w, height: h };
     DECODER.with_borrow_mut(|decoder| {
-        for mode in [ImageMode::Rgb, ImageMode::Grey, ImageMode::Palette, ImageMode::Rgba] {
+        for mode in [ImageMode::Rgb, ImageMode::Grey, ImageMode::Palette, ImageMode::Rgba, ImageMode::Grey16] {
             let pixels = |image: Image<'_>| image.rows().flatten().copied().collect::<Vec<u8>>();
             let crop = |image: Image<'_>| pixels(image.crop(region).expect("inside"));
             let kept = decoder.decode(bytes, mode, &LIMITS).map(crop);

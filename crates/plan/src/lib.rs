@@ -70,8 +70,8 @@ pub use ops::expr::{
     ValueBound, ValueRange, Values, meet, promote, stack_dtype, text_pattern,
 };
 pub use ops::{
-    Access, Along, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Chat, Class, Corner, CorruptSpans, Direction,
-    Edge, FillInMiddle, Function, ImageFormat, ImageMode, Interpolation, Layout, Learn, Logarithm, Loudness,
+    Access, Along, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Chat, Class, Clip, Corner, CorruptSpans,
+    Direction, Edge, FillInMiddle, Function, ImageFormat, ImageMode, Interpolation, Layout, Learn, Logarithm, Loudness,
     MaskTokens, Mel, MelNorm, MelScale, MiddleTokens, Mixing, Op, Pack, Packing, PadTo, PrefixLm, Resample, Role,
     ShuffleWindow, Spectrogram, Tokenize, Window, image_layout,
 };

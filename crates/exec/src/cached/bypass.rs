@@ -18,7 +18,8 @@ use forebay_plan::{CacheBypass, EpochPlan, FusedOp, OpCounters};
 
 use crate::executable::environment::Environment;
 use crate::ops::compiled_op::{CompiledOp, compile};
-use crate::ops::image_op::{FusedImageOp, Images};
+use crate::ops::image::image_op::FusedImageOp;
+use crate::ops::image::rows::Images;
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{OpMeter, OpSlot};
 use crate::threads::preemption::own_nanos;

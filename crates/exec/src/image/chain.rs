@@ -18,7 +18,7 @@ use super::follow::{Alone, Change, Follow};
 use super::geometry::{random_resized_crop, shorter_side};
 use super::normalize::{Normalizer, flip_floats};
 use super::step::Step;
-use super::view::{Image, Mirror, Region};
+use super::view::{Image, Mirror};
 
 /// Steps that have been checked to fit together.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ pub struct Chain {
 pub enum Input<'a> {
     /// The bytes of a file, for a chain that decodes.
     Encoded(&'a [u8]),
-    /// Pixels of 8-bit channels, channels together, no gaps.
+    /// Pixels, channels together, no gaps.
     Pixels {
         /// Rows.
         height: usize,
@@ -43,7 +43,11 @@ pub enum Input<'a> {
         width: usize,
         /// Channels; 1 to 4 to be resized.
         channels: usize,
-        /// `height * width * channels` bytes.
+        /// The bits of a level.
+        depth: Depth,
+        /// Which frame of a clip it is; 0 for an image.
+        frame: usize,
+        /// `height * width * channels` levels, in the machine's byte order.
         pixels: &'a [u8],
     },
     /// An image that was normalised before, which can only be flipped and erased.
@@ -57,6 +61,27 @@ pub enum Input<'a> {
     },
 }
 
+/// The bits of a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// One byte.
+    Eight,
+    /// Two bytes, for one channel. Such an image is only moved, resized and normalised.
+    Sixteen,
+}
+
+impl Depth {
+    /// Returns the depth of levels of a dtype.
+    pub(crate) fn of(dtype: DType) -> Self {
+        if dtype == DType::Uint16 { Self::Sixteen } else { Self::Eight }
+    }
+
+    /// Returns the bytes of a level.
+    pub(super) fn bytes(self) -> usize {
+        if self == Self::Sixteen { 2 } else { 1 }
+    }
+}
+
 /// The destination of a chain: u8, or f32 in the machine's byte order.
 #[derive(Debug)]
 pub enum Output<'a> {
@@ -68,7 +93,12 @@ pub enum Output<'a> {
 
 impl Output<'_> {
     fn take(&mut self, shape: Shape) -> Result<&mut [u8]> {
-        let len = shape.bytes();
+        self.take_many(shape, 1)
+    }
+
+    /// Returns the bytes of images of one shape.
+    pub(super) fn take_many(&mut self, shape: Shape, images: usize) -> Result<&mut [u8]> {
+        let len = shape.bytes() * images;
         match self {
             Self::Slot(slot) => {
                 if slot.len() != len {
@@ -91,7 +121,7 @@ impl Output<'_> {
 pub struct Shape {
     /// Height, width, channels; or channels first after `Normalize` with [`Layout::Chw`].
     pub dims: [usize; 3],
-    /// Uint8, or Float32 after `Normalize`.
+    /// Uint8 or Uint16, or Float32 after `Normalize`.
     pub dtype: DType,
 }
 
@@ -143,33 +173,6 @@ impl Chain {
         Self { exif, ..self }
     }
 
-    /// Returns the shape of every result when it does not depend on the input; `input` is the height, width and
-    /// channels of the input when these are known.
-    pub fn fixed_shape(&self, input: Option<[usize; 3]>) -> Option<Shape> {
-        let mut size = if self.decode.is_some() { None } else { input.map(|[h, w, _]| (w, h)) };
-        for step in &self.steps {
-            size = match *step {
-                Step::Resize { height, width, .. }
-                | Step::CenterCrop { height, width }
-                | Step::Crop { part: Region { height, width, .. }, .. }
-                | Step::RandomCrop { height, width, .. }
-                | Step::RandomResizedCrop { height, width, .. } => Some((width, height)),
-                Step::ResizeShorter { size: to, max_size, .. } => size.map(|size| shorter_side(size, to, max_size)),
-                Step::IouCrop { .. } | Step::ZoomOut { .. } => None,
-                Step::Pad { border, .. } => size.map(|(width, height)| {
-                    let (height, width) = border.around(height, width);
-                    (width, height)
-                }),
-                Step::Flip { .. } | Step::Annotate { .. } | Step::Augment { .. } | Step::Normalize { .. } => size,
-            };
-        }
-        let channels = match self.decode {
-            Some(mode) => Some(mode.channels()),
-            None => self.normalizer.as_ref().map(Normalizer::channels).or(input.map(|[_, _, c]| c)),
-        };
-        Some(self.shape(size?, channels?))
-    }
-
     /// Runs the chain on one image. `rng` opens the stream of the given op, for this sample.
     ///
     /// # Errors
@@ -196,8 +199,8 @@ impl Chain {
     ) -> Result<Shape> {
         let mut flow = match (input, self.decode) {
             (Input::Encoded(bytes), Some(mode)) => Flow::encoded(bytes, mode, self.exif, scratch)?,
-            (Input::Pixels { height, width, channels, pixels }, None) => {
-                Flow::given(Image::packed(pixels, width, height, channels)?, scratch)
+            (Input::Pixels { height, width, channels, depth, frame, pixels }, None) => {
+                Flow::given(Image::packed(pixels, width, height, channels * depth.bytes())?, depth, frame, scratch)
             }
             (Input::Floats { shape, layout, bytes }, None) => return self.floats(shape, layout, bytes, rng, out),
             (Input::Encoded(_), None) => {
@@ -255,13 +258,13 @@ impl Chain {
             follow.follow(i, Change::Resize(size.0, size.1), flow.size())?;
             if self.ends_at(i, &rng) {
                 self.mirror_on(i + 1, size, &rng, follow)?;
-                let shape = self.shape(size, flow.channels());
+                let shape = self.shape(size, &flow);
                 flow.resize(size, filter, Target::Out(out.take(shape)?))?;
                 return Ok(shape);
             }
             flow.resize(size, filter, Target::Buffer)?;
         }
-        let shape = self.shape(flow.size(), flow.channels());
+        let shape = self.shape(flow.size(), &flow);
         let out = out.take(shape)?;
         flow.finish(self.normalizer.as_ref(), out)?;
         if let Some(normalizer) = &self.normalizer {
@@ -321,12 +324,13 @@ impl Chain {
         Ok(result)
     }
 
-    fn shape(&self, (width, height): (usize, usize), channels: usize) -> Shape {
-        let (layout, dtype) = match &self.normalizer {
-            Some(normalizer) => (normalizer.layout(), DType::Float32),
-            None => (Layout::Hwc, DType::Uint8),
+    fn shape(&self, (width, height): (usize, usize), flow: &Flow<'_, '_>) -> Shape {
+        let (layout, dtype) = match (&self.normalizer, flow.depth()) {
+            (Some(normalizer), _) => (normalizer.layout(), DType::Float32),
+            (None, Depth::Eight) => (Layout::Hwc, DType::Uint8),
+            (None, Depth::Sixteen) => (Layout::Hwc, DType::Uint16),
         };
-        Shape { dims: layout.shape(width, height, channels), dtype }
+        Shape { dims: layout.shape(width, height, flow.channels()), dtype }
     }
 }
 

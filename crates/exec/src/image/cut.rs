@@ -21,7 +21,7 @@ pub(super) fn cut(
     rng: &impl Fn(u64) -> SampleRng,
     follow: &mut dyn Follow,
 ) -> Result<()> {
-    let mut place = |flow: &mut Flow<'_, '_>, left: usize, top: usize, size: (usize, usize), fill: [u8; 3]| {
+    let mut place = |flow: &mut Flow<'_, '_>, left: usize, top: usize, size: (usize, usize), fill: [u8; 4]| {
         follow.follow(at, Change::Place { left, top, size }, flow.size())?;
         flow.put_on((left, top), size, fill)
     };
@@ -35,7 +35,7 @@ pub(super) fn cut(
             follow.follow(at, Change::Crop(crop.region), flow.size())?;
             flow.crop(crop.region);
             follow.follow(at, Change::Place { left: crop.left, top: crop.top, size: (width, height) }, flow.size())?;
-            return flow.put_on((crop.left, crop.top), (width, height), [0; 3]);
+            return flow.put_on((crop.left, crop.top), (width, height), [0; 4]);
         }
         Step::Pad { ref border, fill } => {
             let size = around(border, flow.size());

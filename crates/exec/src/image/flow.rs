@@ -8,6 +8,7 @@
 use forebay_core::{Error, Result};
 use forebay_plan::ImageMode;
 
+use super::chain::Depth;
 use super::decode::{Decoder, Limits, Orientation, header};
 use super::edit::Edit;
 use super::edit::blur::Blur;
@@ -74,7 +75,11 @@ pub(super) struct Flow<'a, 's> {
     base: Base<'a>,
     /// Columns and rows of the base.
     size: (usize, usize),
-    channels: usize,
+    /// The bytes of a pixel.
+    pixel: usize,
+    depth: Depth,
+    /// Which frame of a clip it is.
+    frame: usize,
     region: Region,
     pub(super) flip: Mirror,
     scratch: &'s mut Scratch,
@@ -95,16 +100,21 @@ impl<'a, 's> Flow<'a, 's> {
             if exif { Orientation::of(format, bytes) } else { Orientation::default() };
         let (width, height) = if swaps { (height, width) } else { (width, height) };
         let base = Base::Encoded(Encoded { bytes, mode, swaps });
-        let flow = Self::new(base, (width as usize, height as usize), mode.channels(), scratch);
-        Ok(Self { flip: Mirror { horizontal: across, vertical: down }, ..flow })
+        let depth = Depth::of(mode.dtype());
+        let pixel = mode.channels() * depth.bytes();
+        let flow = Self::new(base, (width as usize, height as usize), pixel, scratch);
+        Ok(Self { flip: Mirror { horizontal: across, vertical: down }, depth, ..flow })
     }
 
-    pub(super) fn given(image: Image<'a>, scratch: &'s mut Scratch) -> Self {
-        Self::new(Base::Given(image), (image.width(), image.height()), image.channels(), scratch)
+    pub(super) fn given(image: Image<'a>, depth: Depth, frame: usize, scratch: &'s mut Scratch) -> Self {
+        let flow = Self::new(Base::Given(image), (image.width(), image.height()), image.channels(), scratch);
+        Self { depth, frame, ..flow }
     }
 
-    fn new(base: Base<'a>, size: (usize, usize), channels: usize, scratch: &'s mut Scratch) -> Self {
-        Self { base, size, channels, region: Region::whole(size.0, size.1), flip: Mirror::default(), scratch }
+    /// An image of levels of 8 bits, whose pixels have so many bytes.
+    fn new(base: Base<'a>, size: (usize, usize), pixel: usize, scratch: &'s mut Scratch) -> Self {
+        let (depth, region) = (Depth::Eight, Region::whole(size.0, size.1));
+        Self { base, size, pixel, depth, frame: 0, region, flip: Mirror::default(), scratch }
     }
 
     /// Returns the columns and rows of the current image.
@@ -113,7 +123,11 @@ impl<'a, 's> Flow<'a, 's> {
     }
 
     pub(super) fn channels(&self) -> usize {
-        self.channels
+        self.pixel / self.depth.bytes()
+    }
+
+    pub(super) fn depth(&self) -> Depth {
+        self.depth
     }
 
     /// Narrows the image to a region of itself.
@@ -133,22 +147,22 @@ impl<'a, 's> Flow<'a, 's> {
         &mut self,
         (left, top): (usize, usize),
         (width, height): (usize, usize),
-        fill: [u8; 3],
+        fill: [u8; 4],
     ) -> Result<()> {
         if self.size() == (width, height) {
             return Ok(());
         }
         self.check(width, height)?;
-        let (flip, channels) = (self.flip.horizontal, self.channels);
+        let (flip, pixel) = (self.flip.horizontal, self.pixel);
         self.step((width, height), Target::Buffer, |image, _, out| {
             match fill.iter().all(|level| *level == fill[0]) {
                 true => out.fill(fill[0]),
-                false => out.chunks_exact_mut(channels).for_each(|to| to.copy_from_slice(&fill[..channels])),
+                false => out.chunks_exact_mut(pixel).for_each(|to| to.copy_from_slice(&fill[..pixel])),
             }
-            let (row, kept) = (width * channels, image.width() * channels);
+            let (row, kept) = (width * pixel, image.width() * pixel);
             for y in 0..image.height() {
                 let line = image.crop(Region { x: 0, y, width: image.width(), height: 1 })?;
-                copy_hwc(line, flip, &mut out[(top + y) * row + left * channels..][..kept])?;
+                copy_hwc(line, flip, &mut out[(top + y) * row + left * pixel..][..kept])?;
             }
             Ok(())
         })
@@ -157,12 +171,16 @@ impl<'a, 's> Flow<'a, 's> {
     pub(super) fn resize(&mut self, (width, height): (usize, usize), filter: Filter, target: Target<'_>) -> Result<()> {
         self.check(width, height)?;
         self.straighten()?;
-        self.step((width, height), target, |image, tools, out| tools.resizer.resize(image, width, height, filter, out))
+        let depth = self.depth;
+        self.step((width, height), target, |image, tools, out| match depth {
+            Depth::Eight => tools.resizer.resize(image, width, height, filter, out),
+            Depth::Sixteen => tools.resizer.resize_deep(image, width, height, filter, out),
+        })
     }
 
     /// Changes the pixels.
     pub(super) fn edit(&mut self, edit: Edit) -> Result<()> {
-        let channels = self.channels;
+        let (channels, frame) = (self.pixel, self.frame);
         match edit {
             Edit::Recolour(recolour) => recolour.apply(self.own()?, channels),
             Edit::Erase { region, value } => {
@@ -179,7 +197,9 @@ impl<'a, 's> Flow<'a, 's> {
             Edit::MixCopy => self.blend(|blend, pixels| blend.copy(pixels))?,
             Edit::MixAdd { share } => self.blend(|blend, pixels| blend.add(pixels, share))?,
             Edit::MixEnd => self.blend(|blend, pixels| blend.end(pixels))?,
-            Edit::Noise { mean, sigma, key } => self.redraw(|image, _, out| noise(image, mean, sigma, key, out))?,
+            Edit::Noise { mean, sigma, key } => {
+                self.redraw(|image, _, out| noise(image, mean, sigma, (key, frame), out))?
+            }
             Edit::Sharpness(factor) => self.redraw(|image, _, out| sharpen(image, factor, out))?,
             Edit::Warp(warp) => self.redraw(|image, _, out| warp.apply(image, out))?,
             Edit::Blur { size, sigma } => self.redraw(|image, tools, out| tools.blur.blur(image, size, sigma, out))?,
@@ -218,7 +238,7 @@ impl<'a, 's> Flow<'a, 's> {
             let flip = self.flip.horizontal;
             self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, flip, out))?;
         }
-        let len = self.size.0 * self.size.1 * self.channels;
+        let len = self.size.0 * self.size.1 * self.pixel;
         match self.base {
             Base::Buffer(i) => Ok(&mut self.scratch.buffers[i][..len]),
             _ => Err(Error::internal("an image that was not written")),
@@ -227,15 +247,16 @@ impl<'a, 's> Flow<'a, 's> {
 
     /// Writes the current image.
     pub(super) fn finish(self, normalizer: Option<&Normalizer>, out: &mut [u8]) -> Result<()> {
-        let flip = self.flip;
+        let (flip, depth) = (self.flip, self.depth);
         let Scratch { limits, decoder, buffers, .. } = self.scratch;
         let image = match self.base {
             Base::Encoded(encoded) => encoded.decode(decoder, limits, self.region)?,
             Base::Given(image) => image.crop(self.region)?,
-            Base::Buffer(i) => buffer(&buffers[i], self.size, self.channels)?.crop(self.region)?,
+            Base::Buffer(i) => buffer(&buffers[i], self.size, self.pixel)?.crop(self.region)?,
         };
         let image = if flip.vertical { image.upside_down() } else { image };
         match normalizer {
+            Some(normalizer) if depth == Depth::Sixteen => normalizer.write_deep(image, flip.horizontal, out),
             Some(normalizer) => normalizer.write(image, flip.horizontal, out),
             None => copy_hwc(image, flip.horizontal, out),
         }
@@ -252,12 +273,12 @@ impl<'a, 's> Flow<'a, 's> {
         let (image, spare, spare_index) = match self.base {
             Base::Encoded(encoded) => (encoded.decode(decoder, limits, self.region)?, first, 0),
             Base::Given(image) => (image.crop(self.region)?, first, 0),
-            Base::Buffer(0) => (buffer(first, self.size, self.channels)?.crop(self.region)?, second, 1),
-            Base::Buffer(_) => (buffer(second, self.size, self.channels)?.crop(self.region)?, first, 0),
+            Base::Buffer(0) => (buffer(first, self.size, self.pixel)?.crop(self.region)?, second, 1),
+            Base::Buffer(_) => (buffer(second, self.size, self.pixel)?.crop(self.region)?, first, 0),
         };
         let image = if self.flip.vertical { image.upside_down() } else { image };
         match target {
-            Target::Buffer => f(image, tools, room(spare, size.0 * size.1 * self.channels))?,
+            Target::Buffer => f(image, tools, room(spare, size.0 * size.1 * self.pixel))?,
             Target::Out(out) => f(image, tools, out)?,
         }
         self.base = Base::Buffer(spare_index);

@@ -6,6 +6,7 @@
 //! Pillow and torchvision: where their pixels are defined, these are the same (see `tests/golden`).
 //!
 //! - `chain`, `step`: the steps of a pipeline on one image, run as one kernel
+//! - `clip`: a chain on each frame of a clip
 //! - `cut`: steps that cut or pad
 //! - `flow`: an image between two steps
 //! - `follow`: the columns that follow an image get each change of its geometry
@@ -21,6 +22,7 @@
 
 mod augment;
 mod chain;
+mod clip;
 mod cut;
 mod decode;
 mod edit;
@@ -36,7 +38,8 @@ mod step;
 mod view;
 
 pub use augment::Augment;
-pub use chain::{Chain, Input, Output, Scratch, Shape};
+pub use chain::{Chain, Depth, Input, Output, Scratch, Shape};
+pub(crate) use clip::{Frames, each_frame};
 pub use decode::{Decoder, Format, Limits, header};
 #[cfg(test)]
 pub(crate) use edit::warp::Warp;

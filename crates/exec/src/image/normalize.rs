@@ -14,6 +14,8 @@ use super::view::{Image, Mirror};
 pub struct Normalizer {
     /// For each channel, the bytes of the result of each level.
     tables: Vec<[[u8; 4]; 256]>,
+    /// The mean and the deviation of the first channel, for levels of 16 bits.
+    first: (f32, f32),
     layout: Layout,
 }
 
@@ -35,7 +37,7 @@ impl Normalizer {
         }
         let table =
             |(mean, std): (&f32, &f32)| std::array::from_fn(|v| ((v as f32 / 255.0 - mean) / std).to_ne_bytes());
-        Ok(Self { tables: mean.iter().zip(std).map(table).collect(), layout })
+        Ok(Self { tables: mean.iter().zip(std).map(table).collect(), first: (mean[0], std[0]), layout })
     }
 
     /// Returns the number of channels it is for.
@@ -61,8 +63,30 @@ impl Normalizer {
         match (self.layout, self.tables.as_slice()) {
             (_, [table]) => transfer::<1, _>(image, flip, out, |[v]| [table[usize::from(v)]]),
             (Layout::Hwc, [r, g, b]) => transfer::<3, _>(image, flip, out, |p| look_up([r, g, b], p)),
-            (Layout::Chw, [r, g, b]) => deal(image, flip, out, |p| look_up([r, g, b], p)),
+            (Layout::Chw | Layout::Cthw, [r, g, b]) => deal(image, flip, out, |p| look_up([r, g, b], p)),
             (layout, tables) => any(image, flip, layout, out, |c, v| tables[c][usize::from(v)]),
+        }
+        Ok(())
+    }
+
+    /// As [`Normalizer::write`] for one channel of 16 bits: `(v / 65535 - mean) / std`.
+    ///
+    /// # Errors
+    /// Invalid when there are other channels, or `out` has another length.
+    pub(super) fn write_deep(&self, image: Image<'_>, flip: bool, out: &mut [u8]) -> Result<()> {
+        let (channels, got) = (self.channels(), image.channels() / 2);
+        let numbers = out.len() / 4;
+        if (channels, got) != (1, 1) || numbers != image.width() * image.height() {
+            return Err(Error::invalid(format!(
+                "{numbers} numbers of {channels} channels for a 16-bit image of {got}"
+            )));
+        }
+        let (mean, std) = self.first;
+        let number = |v: &[u8; 2]| ((f32::from(u16::from_ne_bytes(*v)) / 65535.0 - mean) / std).to_ne_bytes();
+        for (from, to) in image.rows().zip(out.chunks_exact_mut(image.width() * 4)) {
+            let (from, to) = (from.as_chunks::<2>().0.iter(), to.as_chunks_mut::<4>().0);
+            let write = |(v, to): (&[u8; 2], &mut [u8; 4])| *to = number(v);
+            if flip { from.rev().zip(to).for_each(write) } else { from.zip(to).for_each(write) }
         }
         Ok(())
     }
@@ -85,7 +109,9 @@ pub fn copy_hwc(image: Image<'_>, flip: bool, out: &mut [u8]) -> Result<()> {
             rows.for_each(|(from, to)| to.copy_from_slice(from));
         }
         (true, 1) => transfer::<1, _>(image, true, out, |p| p.map(|v| [v])),
+        (true, 2) => transfer::<2, _>(image, true, out, |p| p.map(|v| [v])),
         (true, 3) => transfer::<3, _>(image, true, out, |p| p.map(|v| [v])),
+        (true, 4) => transfer::<4, _>(image, true, out, |p| p.map(|v| [v])),
         _ => any(image, flip, Layout::Hwc, out, |_, v| [v]),
     }
     Ok(())
@@ -113,7 +139,7 @@ pub fn flip_floats(from: &[u8], shape: [usize; 3], layout: Layout, flip: Mirror,
     // plane.
     let (rows, row, pixel) = match layout {
         Layout::Hwc => (shape[0], shape[1] * shape[2] * 4, shape[2] * 4),
-        Layout::Chw => (shape[1], shape[2] * 4, 4),
+        Layout::Chw | Layout::Cthw => (shape[1], shape[2] * 4, 4),
     };
     let len = shape.iter().try_fold(4, |len: usize, &n| len.checked_mul(n));
     if len != Some(from.len()) || out.len() != from.len() || from.is_empty() {
@@ -177,7 +203,7 @@ fn any<T>(image: Image<'_>, flip: bool, layout: Layout, out: &mut [T], f: impl F
             for (c, &v) in pixel.iter().enumerate() {
                 let at = match layout {
                     Layout::Hwc => (y * width + x) * channels + c,
-                    Layout::Chw => (c * height + y) * width + x,
+                    Layout::Chw | Layout::Cthw => (c * height + y) * width + x,
                 };
                 out[at] = f(c, v);
             }

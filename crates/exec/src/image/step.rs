@@ -52,7 +52,7 @@ pub enum Step {
         /// Its sides.
         border: Border,
         /// Its colour.
-        fill: [u8; 3],
+        fill: [u8; 4],
     },
     /// Keep a part at a random place.
     RandomCrop {
@@ -63,7 +63,7 @@ pub enum Step {
         /// The sides of a border that is put around the image before.
         border: Border,
         /// Its colour.
-        fill: [u8; 3],
+        fill: [u8; 4],
         /// Names the random stream.
         key_op: u64,
     },
@@ -79,7 +79,7 @@ pub enum Step {
         /// The least and the greatest side of the canvas, in sides of the image.
         side: (f64, f64),
         /// Its colour.
-        fill: [u8; 3],
+        fill: [u8; 4],
         /// The probability.
         p: f64,
         /// Names the random stream.

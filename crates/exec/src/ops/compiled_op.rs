@@ -13,7 +13,7 @@ use crate::ops::batches::each_batch;
 use crate::ops::enumerate_op::numbered;
 use crate::ops::flat_map_op::FlatMapOp;
 use crate::ops::function_op::FunctionOp;
-use crate::ops::image_op::FusedImageOp;
+use crate::ops::image::image_op::FusedImageOp;
 use crate::ops::mix_op::MixOp;
 use crate::ops::pad_op::PadOp;
 use crate::ops::scratch::Scratch;

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, Int64Array};
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Error, Result, Seed};
 use forebay_data::{Chunk, DType, FixedTensorBuilder, Kind, tensor_values};
-use forebay_plan::{Expr, Layout, Mixing, Op, Step, image_layout, ops};
+use forebay_plan::{Clip, Expr, Layout, Mixing, Op, Step, image_layout, ops};
 
 use crate::image::real::ln_gamma;
 use crate::table::evaluate;
@@ -105,9 +105,12 @@ fn cutmix(kind: &Kind, images: &ArrayRef, draws: &mut Draws, rng: &mut SampleRng
     let shape = known(kind)?;
     let dtype = kind.dtype().ok_or_else(|| Error::internal("an image has a dtype"))?;
     // As planes of rows of runs: channels by height by width numbers, or one plane whose runs are whole pixels.
-    let (planes, height, width, run) = match (image_layout(kind), shape.as_slice()) {
-        (Some(Layout::Chw), &[c, h, w]) => (c, h, w, dtype.size()),
-        (Some(Layout::Hwc), &[h, w, c]) => (1, h, w, c * dtype.size()),
+    // The frames of a clip are as many times the planes of one, in either order of frames and channels.
+    let frame = Clip::frame_of(kind);
+    let frames = shape.iter().product::<usize>() / known(&frame)?.iter().product::<usize>().max(1);
+    let (planes, height, width, run) = match (image_layout(&frame), known(&frame)?.as_slice()) {
+        (Some(Layout::Chw), &[c, h, w]) => (frames * c, h, w, dtype.size()),
+        (Some(Layout::Hwc), &[h, w, c]) => (frames, h, w, c * dtype.size()),
         _ => return Err(Error::internal("an image of unknown layout")),
     };
     let (columns, rows) = cut(width, height, draws.share, rng);

@@ -1,7 +1,7 @@
 //! The ops of a pipeline, compiled: each accepts a chunk and returns one.
 //!
 //! - `compiled_op`: one fused op of a plan, ready to run, of any kind
-//! - `image_op`: fused image ops over a column; `image_steps`: their steps, made of the plan's ops
+//! - `image/`: fused image ops over a column
 //! - `audio_op`: an op on sound or on spectra
 //! - `mix_op`: mixup and cutmix of whole batches
 //! - `pad_op`: rows of a batch padded to one length
@@ -23,8 +23,7 @@ pub(crate) mod enumerate_op;
 pub(crate) mod flat_map_op;
 pub(crate) mod function_op;
 pub(crate) mod functions;
-pub(crate) mod image_op;
-mod image_steps;
+pub(crate) mod image;
 pub(crate) mod mix_op;
 pub(crate) mod pad_op;
 pub(crate) mod scratch;

@@ -15,7 +15,7 @@ use forebay_plan::{BlobId, EpochPlan, Extent, Graph, Node, Op, Reorder, Source, 
 use crate::common::random::{environment, is_row_op, rows};
 use crate::common::samples::{Sample, SampleBlobs, samples};
 
-const SEED: Seed = Seed(5);
+pub(crate) const SEED: Seed = Seed(5);
 /// Enough rows for several morsels.
 const COPIES: usize = 20;
 
@@ -37,7 +37,7 @@ fn graph(given: &Chunk, ops: &[&Op]) -> Graph {
 }
 
 /// Runs a row op alone over given rows, all columns of which are read.
-fn run(op: &Op, batch: Option<&Op>, seed: Seed, given: &Chunk) -> Chunk {
+pub(crate) fn run(op: &Op, batch: Option<&Op>, seed: Seed, given: &Chunk) -> Chunk {
     let all = Op::Cache(ops::Cache { freeze: false });
     let ops: Vec<_> = [Some(&all), batch, Some(op)].into_iter().flatten().collect();
     let graph = graph(given, &ops);
@@ -73,7 +73,7 @@ fn stream(op: &Op, batch: Option<&Op>, given: &Chunk, threads: usize) -> Vec<Chu
 }
 
 /// Returns the input rows of a sample's op, and its batches.
-fn given(sample: &Sample) -> (Chunk, Option<&Op>) {
+pub(crate) fn given(sample: &Sample) -> (Chunk, Option<&Op>) {
     let (batches, makers): (Vec<_>, Vec<_>) = sample.before.iter().partition(|op| matches!(op, Op::Batch(_)));
     (makers.into_iter().fold(rows(), |rows, op| run(op, None, SEED, &rows)), batches.first().copied())
 }

@@ -5,6 +5,7 @@ mod autocache;
 mod boundaries;
 mod cached;
 mod check_op;
+mod clips;
 mod common;
 mod local_stream;
 mod metered;

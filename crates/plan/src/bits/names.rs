@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::LazyLock;
 
+use forebay_data::{DType, Kind, Schema};
 use serde::de::value::{MapDeserializer, StrDeserializer};
 use serde::de::{self, Deserialize};
 use serde_json::Value;
@@ -21,6 +22,9 @@ use crate::source::Source;
 /// A pipeline whose rows travel with their ids for the mix that it is a part of.
 const KEPT_IDS: &str = "ids of a part";
 
+/// A pipeline with an image op on clips, on images of 16 bits, or on images with opacity.
+const MORE_IMAGES: &str = "clips and deep images";
+
 /// A pipeline whose `batch` stacks lists.
 const STACKED_LISTS: &str = "stacked lists";
 
@@ -33,8 +37,10 @@ const ARGUMENTS: &[(&str, &str, Option<&str>)] = &[
     ("fn get", "/default", None),
     ("op crop", "/corner", None),
     ("op decode_image", "/exif", None),
+    ("op decode_image", "/mode", Some("I;16")),
     ("op decode_image", "/mode", Some("LA")),
     ("op decode_image", "/mode", Some("RGBA")),
+    ("op normalize", "/layout", Some("CTHW")),
     ("op pack", "/along", None),
     ("op pack", "/cu_seqlens", None),
     ("op part", "/from", None),
@@ -54,7 +60,7 @@ static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     ];
     let names = variants.iter().flat_map(|(tag, names)| names.iter().map(move |name| format!("{tag} {name}")));
     let arguments = ARGUMENTS.iter().map(|(of, argument, value)| argument_name(of, argument, *value));
-    names.chain(arguments).chain([PLAN, KEPT_IDS, STACKED_LISTS].map(str::to_owned)).collect()
+    names.chain(arguments).chain([PLAN, KEPT_IDS, MORE_IMAGES, STACKED_LISTS].map(str::to_owned)).collect()
 });
 
 /// Returns the names that this process knows.
@@ -68,8 +74,11 @@ pub(super) fn of(graph: &Graph) -> BTreeSet<String> {
     if graph.keeps_ids() {
         names.insert(KEPT_IDS.to_owned());
     }
-    if stacks_lists(graph) {
+    if any_op(graph, &|op, schema| matches!(op, Op::Batch(batch) if batch.stacks(schema))) {
         names.insert(STACKED_LISTS.to_owned());
+    }
+    if any_op(graph, &has_more_images) {
+        names.insert(MORE_IMAGES.to_owned());
     }
     if let Ok(stored) = serde_json::to_value(graph) {
         collect(&stored, &mut names);
@@ -77,19 +86,30 @@ pub(super) fn of(graph: &Graph) -> BTreeSet<String> {
     names
 }
 
-/// Returns whether a `batch` of a pipeline, or of a part of its source, stacks lists.
-fn stacks_lists(graph: &Graph) -> bool {
+/// Returns whether an image op works on a column of another shape or dtype than uint8 of one or three channels.
+fn has_more_images(op: &Op, schema: &Schema) -> bool {
+    let Some(Ok(field)) = op.image_column().map(|column| schema.field(column)) else { return false };
+    match &field.kind {
+        Kind::Tensor { dtype: DType::Uint16, .. } => true,
+        Kind::Tensor { dtype: DType::Uint8, shape } => shape.len() == 4 || matches!(shape[..], [_, _, Some(2 | 4)]),
+        Kind::Tensor { shape, .. } => shape.len() == 4,
+        _ => false,
+    }
+}
+
+/// Returns whether a pipeline, or a part of its source, has such an op; `is_such` gets it with the columns before it.
+fn any_op(graph: &Graph, is_such: &dyn Fn(&Op, &Schema) -> bool) -> bool {
     let source = graph.source();
     let parts = if let Source::Combined(combined) = source { &combined.parts[..] } else { &[] };
     let Ok(mut schema) = source.schema() else { return false };
     for node in graph.nodes() {
-        if matches!(&node.op, Op::Batch(batch) if batch.stacks(&schema)) {
+        if is_such(&node.op, &schema) {
             return true;
         }
         let Ok(after) = node.op.apply(&schema) else { return false };
         schema = after;
     }
-    parts.iter().any(|part| stacks_lists(&part.graph))
+    parts.iter().any(|part| any_op(&part.graph, is_such))
 }
 
 /// Collects the names in a value. A user's own key may look like a tag; its text is then no name that this process knows,

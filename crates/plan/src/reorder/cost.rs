@@ -10,10 +10,12 @@
 use forebay_data::{Field, Kind, Schema};
 
 use super::legal::{Item, Segment};
-use crate::ops::{BYTE_NS, Direction, Op, RandomFlip};
+use crate::ops::{BYTE_NS, Clip, Direction, Op, RandomFlip};
 
 /// Rows, columns of a decoded image of unknown size: ImageNet's mean.
 const SIDES: (f64, f64) = (400.0, 470.0);
+/// The frames of a clip whose schema does not have them.
+const FRAMES: f64 = 16.0;
 /// Bytes of an encoded image.
 const ENCODED_BYTES: f64 = 110e3;
 /// Bytes of a text.
@@ -116,7 +118,7 @@ impl<'a> Costs<'a> {
         let next = after.and_then(|next| next.node.op.image());
         let redraws = next.is_some_and(|next| next.column() == column && next.effect().reads_around());
         let (height, width) = walk.sides(column);
-        if redraws { probability * height * width * MIRROR_NS } else { 0.0 }
+        if redraws { probability * walk.frames(column) * height * width * MIRROR_NS } else { 0.0 }
     }
 
     /// Returns the cost of travel: a consumer of a service runs the last ops if they only make rows larger, and the
@@ -153,13 +155,13 @@ impl Walk {
     fn op(&mut self, item: &Item, after: &Schema) -> f64 {
         let op = &item.node.op;
         let read: f64 = item.access.reads.iter().map(|column| self.bytes(column)).sum();
-        let before = op.image().map(|image| (image, self.sides(image.column())));
+        let before = op.image().map(|image| (image, self.sides(image.column()), self.frames(image.column())));
         self.schema = after.clone();
-        if let Some((image, from)) = before {
+        if let Some((image, from, frames)) = before {
             let to = image.sides(from);
             self.images.retain(|(name, _)| name != image.column());
             self.images.push((image.column().to_owned(), to));
-            return image.ns(from.0 * from.1, to.0 * to.1);
+            return frames * image.ns(from.0 * from.1, to.0 * to.1);
         }
         let made: f64 = item.access.writes.iter().map(|column| self.bytes(column)).sum();
         op.spec().ns(read, made)
@@ -178,20 +180,29 @@ impl Walk {
             Kind::Bytes => ENCODED_BYTES,
             Kind::Utf8 | Kind::Texts => TEXT_BYTES,
             Kind::Scalar { dtype } => dtype.size() as f64,
-            Kind::Tensor { dtype, shape } if shape.len() == 3 && shape[0].is_none() => {
-                let (height, width) = self.sides(&field.name);
-                height * width * shape[2].unwrap_or(3) as f64 * dtype.size() as f64
-            }
             Kind::Tensor { dtype, shape } => {
+                if let Kind::Tensor { shape, .. } = Clip::frame_of(&field.kind)
+                    && let [None, _, channels] = shape[..]
+                {
+                    let (height, width) = self.sides(&field.name);
+                    let numbers = self.frames(&field.name) * height * width * channels.unwrap_or(3) as f64;
+                    return numbers * dtype.size() as f64;
+                }
                 let numbers: f64 = shape.iter().map(|side| side.map_or(NUMBERS, |side| side as f64)).product();
                 numbers * dtype.size() as f64
             }
         }
     }
 
-    /// Returns the rows and columns of an image.
+    /// Returns the frames of a clip; 1 of an image.
+    fn frames(&self, column: &str) -> f64 {
+        let clip = self.schema.field(column).ok().and_then(|field| Clip::of(&field.kind));
+        clip.map_or(1.0, |clip| clip.frames.map_or(FRAMES, |frames| frames as f64))
+    }
+
+    /// Returns the rows and columns of an image, or of a frame.
     fn sides(&self, column: &str) -> (f64, f64) {
-        let kind = self.schema.field(column).map(|field| &field.kind);
+        let kind = self.schema.field(column).map(|field| Clip::frame_of(&field.kind));
         if let Ok(Kind::Tensor { shape, .. }) = kind
             && let [Some(height), Some(width), _] = shape[..]
         {

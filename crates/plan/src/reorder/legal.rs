@@ -12,7 +12,7 @@ use forebay_data::{Kind, Schema};
 
 use crate::chosen_order::Reorder;
 use crate::graph::{Graph, Node};
-use crate::ops::{Access, Class, Direction, Effect, ImageSpec};
+use crate::ops::{Access, Class, Clip, Direction, Effect, ImageSpec};
 
 /// The most ops of a segment. A longer run is divided into several, which stay in order.
 pub(super) const OPS_MAX: usize = 24;
@@ -168,7 +168,8 @@ fn one_way(a: (&dyn ImageSpec, &Schema), b: (&dyn ImageSpec, &Schema), relaxed: 
 
 /// Returns whether a crop of the middle cuts the same on both sides, so that a mirror does not move it.
 fn is_centred(input: &Schema, column: &str, direction: Direction, crop: (usize, usize)) -> bool {
-    let Ok(Kind::Tensor { shape, .. }) = input.field(column).map(|field| &field.kind) else { return false };
+    let image = input.field(column).map(|field| Clip::frame_of(&field.kind));
+    let Ok(Kind::Tensor { shape, .. }) = image else { return false };
     let (side, crop) = match direction {
         Direction::Vertical => (shape.first(), crop.0),
         Direction::Horizontal => (shape.get(1), crop.1),

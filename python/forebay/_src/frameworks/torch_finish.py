@@ -1,4 +1,4 @@
-"""Runs the `normalize` at the end of a pipeline on a device, so that 8-bit pixels travel and not floats."""
+"""Runs the `normalize` at the end of a pipeline on a device, so that pixels travel and not floats."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from forebay.errors import InvalidPipelineError
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
 
+#: For each layout that is not the order of the pixels, where it has the channels, from the end.
+_CHANNELS = {"CHW": -3, "CTHW": -4}
 #: Ops behind which a `normalize` gives the same values as before them: they change no value of a row.
 _VALUES_UNCHANGED = frozenset({"batch", "select", "drop", "take", "skip", "repeat", "shard"})
 
@@ -73,10 +75,12 @@ def _at_the_end(nodes: list[dict[str, Any]], columns: Collection[str]) -> Iterat
 
 
 def _numbers(op: dict[str, Any], like: Any) -> tuple[Any, ...]:
-    """Returns 255, the mean and the standard deviation as tensors that broadcast over images of the op's layout."""
-    device = like.device if isinstance(like, torch.Tensor) else None
-    shape = (-1, 1, 1) if op["layout"] == "CHW" else (-1,)
-    lists = ([255.0], op["mean"], op["std"])
+    """Returns 255 (of 16 bits 65535), mean and standard deviation as tensors that broadcast over the op's layout."""
+    is_tensor = isinstance(like, torch.Tensor)
+    device = like.device if is_tensor else None
+    shape = (-1,) + (1,) * (-1 - _CHANNELS.get(op["layout"], -1))
+    full = 65535.0 if is_tensor and like.dtype == torch.uint16 else 255.0
+    lists = ([full], op["mean"], op["std"])
     return tuple(torch.tensor(numbers, dtype=torch.float32, device=device).reshape(shape) for numbers in lists)
 
 
@@ -86,7 +90,6 @@ def _normalized(pixels: Any, layout: str, full: Any, mean: Any, std: Any) -> Any
     Each step is one rounded IEEE operation, so the values are the engine's to the bit. 255 is a tensor, because PyTorch
     multiplies by the reciprocal of a plain number.
     """
-    if layout == "CHW":
-        pixels = pixels.movedim(-1, -3)
+    pixels = pixels.movedim(-1, _CHANNELS.get(layout, -1))
     floats = pixels.to(torch.float32, memory_format=torch.contiguous_format)
     return floats.div_(full).sub_(mean).div_(std)

@@ -1,4 +1,4 @@
-"""Ops on images: decode, crop, resize, flip, normalise."""
+"""Ops on images and clips: decode, crop, resize, flip, normalise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ Padding: TypeAlias = int | tuple[int, int] | tuple[int, int, int, int]
 
 
 class ImageOps(Base):
-    """Ops on a column of images. Consecutive ones run as one pass over the pixels."""
+    """Ops on a column of images, or of clips `[frames, height, width, channels]`, which get one draw for all frames.
+
+    Consecutive ones run as one pass over the pixels.
+    """
 
     __slots__ = ()
 
@@ -32,18 +35,28 @@ class ImageOps(Base):
         self,
         column: str,
         *,
-        mode: Literal["RGB", "L", "RGBA", "LA", "P"] = "RGB",
+        mode: Literal["RGB", "L", "RGBA", "LA", "P", "I;16"] = "RGB",
         orientation: Literal["stored", "exif"] = "stored",
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Decodes JPEG, PNG or WebP bytes in place, to uint8 of height, width, channels.
+        """Decodes JPEG, PNG or WebP bytes in place, to uint8 (of `"I;16"` uint16) of height, width, channels.
+
+        >>> import forebay as fb
+        >>> import io, numpy as np
+        >>> from PIL import Image
+        >>> file = io.BytesIO()
+        >>> Image.fromarray(np.array([[0, 40_000]], np.uint16)).save(file, "PNG")
+        >>> next(iter(fb.from_dict({"depth": [file.getvalue()]}).decode_image("depth", mode="I;16")))["depth"].ravel()
+        array([    0, 40000], dtype=uint16)
 
         Args:
             column: The column.
             mode: `"RGB"`; `"L"` for grey (one channel); `"RGBA"` or `"LA"` with the opacity as last channel, 255 of an
-                image without one; or `"P"` for the numbers of a PNG's palette (one channel): the classes of a
-                segmentation mask. `"P"` of an image without a palette is a `DataError`.
+                image without one; `"P"` for the numbers of a PNG's palette (one channel): the classes of a
+                segmentation mask; or `"I;16"` for the levels of a grey PNG of 16 bits (one channel of uint16): depths,
+                or medical images. `"P"` of an image without a palette, and `"I;16"` of any other image, are a
+                `DataError`.
             orientation: `"exif"` turns and mirrors each image as its EXIF data say, as Pillow's `exif_transpose` does.
                 `"stored"` leaves it as its pixels are stored.
             keep_position: Whether the optimiser keeps the op at its place.
@@ -52,7 +65,7 @@ class ImageOps(Base):
         op: dict[str, Any] = {
             "op": "decode_image",
             "column": column,
-            "mode": arguments.choice(mode, "decode_image", "mode", "RGB", "L", "RGBA", "LA", "P"),
+            "mode": arguments.choice(mode, "decode_image", "mode", "RGB", "L", "RGBA", "LA", "P", "I;16"),
         }
         if arguments.choice(orientation, "decode_image", "orientation", "stored", "exif") == "exif":
             op["exif"] = True
@@ -113,6 +126,9 @@ class ImageOps(Base):
         >>> print(ds.resize("image", (4, 6), interpolation="bicubic").schema["image"])
         uint8[4, 6, 3]
 
+        Levels are those of Pillow. Images with opacity (two or four channels) are resized with it, so that transparent
+        pixels add nothing to the colours around them; one channel of uint16 is resized as mode `"I;16"`.
+
         Args:
             column: The column.
             size: Pixels: one number for a square, or `(height, width)`.
@@ -122,7 +138,7 @@ class ImageOps(Base):
                 this length, and a shorter side to match.
             interpolation: Pillow's filter of that name: `"nearest"`, `"box"`, `"bilinear"`, `"bicubic"`, `"lanczos"`.
             antialias: Whether shrinking averages, as Pillow does, or samples, as TensorFlow's and DALI's default, which
-                `"bilinear"` can.
+                `"bilinear"` of uint8 without opacity can.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
@@ -309,17 +325,25 @@ class ImageOps(Base):
         *,
         mean: float | Iterable[float],
         std: float | Iterable[float],
-        layout: Literal["CHW", "HWC"] = "HWC",
+        layout: Literal["CHW", "HWC", "CTHW"] = "HWC",
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Makes float32 of uint8 pixels: `(x / 255 - mean) / std`, a mean and a std for each channel.
+        """Makes float32 of pixels: `(x / 255 - mean) / std`, a mean and a std for each channel; of uint16, `x / 65535`.
+
+        >>> import forebay as fb
+        >>> import numpy as np
+        >>> ds = fb.from_numpy({"video": np.zeros((2, 16, 8, 8, 3), np.uint8)})
+        >>> print(ds.normalize("video", mean=[0.5] * 3, std=[0.2] * 3, layout="CTHW").schema["video"])
+        float32[3, 16, 8, 8]
 
         Args:
             column: The column.
             mean: One for each channel, between 0 and 1.
             std: One for each channel, between 0 and 1.
-            layout: `"CHW"` puts the channels first, as PyTorch has them; `"HWC"` last.
+            layout: `"CHW"` puts the channels first, as PyTorch has them; `"HWC"` last. In a clip, these are the orders
+                of a frame, behind the frames; `"CTHW"` puts the channels before the frames, as PyTorch's video models
+                have them.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
@@ -328,7 +352,7 @@ class ImageOps(Base):
             "column": column,
             "mean": arguments.numbers(mean, "normalize", "mean"),
             "std": arguments.numbers(std, "normalize", "std"),
-            "layout": arguments.choice(layout, "normalize", "layout", "CHW", "HWC"),
+            "layout": arguments.choice(layout, "normalize", "layout", "CHW", "HWC", "CTHW"),
         }
         return self._then(op, keep_position, name)
 

@@ -4,7 +4,7 @@
 //! error where the whole image is one, and otherwise its pixels are those of the whole image, cropped. This holds for
 //! damaged images, too: of a damaged JPEG (see `jpeg`) all that Pillow shows is decoded; a damaged PNG or WebP is an
 //! error. Only memory is kept from one image to the next. Deviation: a 16-bit greyscale PNG yields its high bytes, like
-//! a 16-bit colour PNG; Pillow clips at 255.
+//! a 16-bit colour PNG; Pillow clips at 255. With [`ImageMode::Grey16`] it yields its levels, of two bytes.
 //!
 //! - `header`: the format and the size of an encoded image; `exif`: its orientation
 //! - `jpeg/`, `png`, `webp`: the decoder of each format
@@ -21,7 +21,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::ImageMode;
 
 use jpeg::Jpeg;
-use raw::{Colour, no_palette};
+use raw::{Colour, no_levels16, no_palette};
 
 use super::view::{Image, Region, room};
 
@@ -121,13 +121,14 @@ impl Decoder {
         let raw = match format {
             Format::Png if mode == ImageMode::Palette => png::decode_palette(bytes, region, &mut self.pixels)?,
             format if mode == ImageMode::Palette => return Err(no_palette(&format!("a {}", format.name()))),
+            Format::Png if mode == ImageMode::Grey16 => png::decode_grey16(bytes, region, &mut self.pixels)?,
+            format if mode == ImageMode::Grey16 => return Err(no_levels16(&format!("a {}", format.name()))),
             Format::Jpeg => self.jpeg.decode(bytes, mode, region, &mut self.pixels)?,
             Format::Png => png::decode(bytes, region, &mut self.pixels)?,
             Format::Webp => webp::decode(bytes, region, &mut self.pixels)?,
         };
-        let len = raw.width * raw.height * raw.colour.channels();
-        let image =
-            Image::packed(&self.pixels[..len], raw.width, raw.height, raw.colour.channels())?.crop(raw.region)?;
+        let len = raw.width * raw.height * raw.colour.bytes();
+        let image = Image::packed(&self.pixels[..len], raw.width, raw.height, raw.colour.bytes())?.crop(raw.region)?;
         if raw.colour == Colour::of(mode) {
             return Ok(image);
         }

@@ -1,12 +1,13 @@
 //! PNG: decoded whole to 8 bits a channel, so that damage anywhere is an error. Palettes become colours, unless their
-//! numbers are requested; transparency becomes an alpha channel, which is dropped.
+//! numbers are requested; transparency becomes an alpha channel, which is dropped. Grey levels of 16 bits are kept only on
+//! request.
 
 use std::io::Cursor;
 
-use ::png::{ColorType, Decoder, DecodingError, Info, OutputInfo, Reader, Transformations};
+use ::png::{BitDepth, ColorType, Decoder, DecodingError, Info, OutputInfo, Reader, Transformations};
 use forebay_core::{Error, Result};
 
-use super::raw::{Colour, Raw, no_palette};
+use super::raw::{Colour, Raw, no_levels16, no_palette};
 use crate::image::view::{Region, room};
 
 pub(super) fn decode(bytes: &[u8], region: Region, out: &mut Vec<u8>) -> Result<Raw> {
@@ -42,6 +43,21 @@ pub(super) fn decode_palette(bytes: &[u8], region: Region, out: &mut Vec<u8>) ->
         }
     }
     Ok(Raw { width, height, colour: Colour::Index, region })
+}
+
+/// Decodes the levels of a grey image of 16 bits, to the machine's byte order.
+pub(super) fn decode_grey16(bytes: &[u8], region: Region, out: &mut Vec<u8>) -> Result<Raw> {
+    let mut reader = open(bytes, Transformations::IDENTITY)?;
+    match (reader.info().color_type, reader.info().bit_depth) {
+        (ColorType::Grayscale, BitDepth::Sixteen) => {}
+        (ColorType::Grayscale, bits) => return Err(no_levels16(&format!("a grey png of {} bits", bits as u8))),
+        _ => return Err(no_levels16("a png of colours, of a palette or with opacity")),
+    }
+    let len = len(&reader)?;
+    let out = room(out, len);
+    let info = frame(&mut reader, out)?;
+    out.as_chunks_mut::<2>().0.iter_mut().for_each(|level| *level = u16::from_be_bytes(*level).to_ne_bytes());
+    Ok(Raw { width: info.width as usize, height: info.height as usize, colour: Colour::Grey16, region })
 }
 
 fn open(bytes: &[u8], transformations: Transformations) -> Result<Reader<Cursor<&[u8]>>> {

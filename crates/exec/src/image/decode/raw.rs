@@ -25,6 +25,8 @@ pub(super) enum Colour {
     Cmyk,
     /// Numbers of a palette, which are no colours; only for a request of palette numbers.
     Index,
+    /// Levels of two bytes; only for a request of them.
+    Grey16,
 }
 
 impl Colour {
@@ -36,13 +38,15 @@ impl Colour {
             ImageMode::Rgb => Self::Rgb,
             ImageMode::Rgba => Self::Rgba,
             ImageMode::Palette => Self::Index,
+            ImageMode::Grey16 => Self::Grey16,
         }
     }
 
-    pub(super) fn channels(self) -> usize {
+    /// Returns the bytes of a pixel.
+    pub(super) fn bytes(self) -> usize {
         match self {
             Self::Grey | Self::Index => 1,
-            Self::GreyAlpha => 2,
+            Self::GreyAlpha | Self::Grey16 => 2,
             Self::Rgb => 3,
             Self::Rgba | Self::Cmyk => 4,
         }
@@ -53,7 +57,7 @@ impl Colour {
     pub(super) fn convert(self, from: &[u8], mode: ImageMode, to: &mut [u8]) {
         match self {
             Self::Grey | Self::Index => map::<1>(from, mode, to, |[v]| [v; 3], |[v]| v, |_| 255),
-            Self::GreyAlpha => map::<2>(from, mode, to, |[v, _]| [v; 3], |[v, _]| v, |[_, a]| a),
+            Self::GreyAlpha | Self::Grey16 => map::<2>(from, mode, to, |[v, _]| [v; 3], |[v, _]| v, |[_, a]| a),
             Self::Rgb => map::<3>(from, mode, to, |p| p, luma, |_| 255),
             Self::Rgba => {
                 map::<4>(from, mode, to, |[r, g, b, _]| [r, g, b], |[r, g, b, _]| luma([r, g, b]), |[_, _, _, a]| a);
@@ -69,6 +73,12 @@ pub(super) fn no_palette(what: &str) -> Error {
         .hint("decode it with mode=\"L\" (grey) or mode=\"RGB\"")
 }
 
+/// Returns the error for a format without levels of 16 bits.
+pub(super) fn no_levels16(what: &str) -> Error {
+    Error::data(format!("{what} has no grey levels of 16 bits, which mode=\"I;16\" gives"))
+        .hint("decode it with mode=\"L\" (grey) or mode=\"RGB\"")
+}
+
 fn map<const N: usize>(
     from: &[u8],
     mode: ImageMode,
@@ -79,7 +89,9 @@ fn map<const N: usize>(
 ) {
     let pixels = from.as_chunks::<N>().0;
     match mode {
-        ImageMode::Grey | ImageMode::Palette => pixels.iter().zip(to).for_each(|(&p, out)| *out = grey(p)),
+        ImageMode::Grey | ImageMode::Palette | ImageMode::Grey16 => {
+            pixels.iter().zip(to).for_each(|(&p, out)| *out = grey(p))
+        }
         ImageMode::Rgb => pixels.iter().zip(to.as_chunks_mut::<3>().0).for_each(|(&p, out)| *out = rgb(p)),
         ImageMode::GreyAlpha => {
             pixels.iter().zip(to.as_chunks_mut::<2>().0).for_each(|(&p, out)| *out = [grey(p), alpha(p)]);

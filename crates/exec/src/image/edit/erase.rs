@@ -31,7 +31,7 @@ pub(in crate::image) fn erase_floats(
     let numbers = bytes.as_chunks_mut::<4>().0;
     let (width, channels) = match layout {
         Layout::Hwc => (shape[1], shape[2]),
-        Layout::Chw => (shape[2], shape[0]),
+        Layout::Chw | Layout::Cthw => (shape[2], shape[0]),
     };
     let plane = numbers.len() / channels;
     for channel in 0..channels {
@@ -40,7 +40,7 @@ pub(in crate::image) fn erase_floats(
             for x in region.x..region.x + region.width {
                 let at = match layout {
                     Layout::Hwc => (y * width + x) * channels + channel,
-                    Layout::Chw => channel * plane + y * width + x,
+                    Layout::Chw | Layout::Cthw => channel * plane + y * width + x,
                 };
                 numbers[at] = fixed.unwrap_or_else(|| normal(rng) as f32).to_ne_bytes();
             }

@@ -5,8 +5,10 @@
 //! can differ by one level for `Triangle`, and by several for filters that overshoot. `Linear` blends the two nearest
 //! pixels of each axis with half-pixel centres, as `tf.image.resize(antialias=False)` and OpenCV's `INTER_LINEAR` do.
 //! Its weights are rounded to 1/2048, their products are summed exactly, and the sum is rounded to nearest, halves up:
-//! at most 0.63 levels from the real number.
+//! at most 0.63 levels from the real number. Two or four channels have the opacity last (`alpha`); `deep` resizes 16 bits.
 
+mod alpha;
+mod deep;
 pub(super) mod taps;
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -14,6 +16,7 @@ mod wide;
 use forebay_core::{Error, Result};
 
 use super::view::{Image, room};
+use deep::Deep;
 use taps::{BITS, Filter, LINEAR_BITS, Taps, nearest};
 #[cfg(target_arch = "x86_64")]
 use wide::Wide;
@@ -29,6 +32,9 @@ pub struct Resizer {
     line: Vec<u8>,
     /// Two rows with their columns blended, not yet rounded.
     blended: [Vec<i32>; 2],
+    /// The image with its levels multiplied by their opacity.
+    multiplied: Vec<u8>,
+    deep: Deep,
     #[cfg(target_arch = "x86_64")]
     wide: Wide,
 }
@@ -63,11 +69,48 @@ impl Resizer {
         }
         match channels {
             1 => self.dispatch::<1>(image, width, height, filter, out),
-            2 => self.dispatch::<2>(image, width, height, filter, out),
+            2 => self.with_opacity::<2>(image, width, height, filter, out),
             3 => self.dispatch::<3>(image, width, height, filter, out),
-            4 => self.dispatch::<4>(image, width, height, filter, out),
+            4 => self.with_opacity::<4>(image, width, height, filter, out),
             n => Err(Error::invalid(format!("images of {n} channels cannot be resized, only of 1 to 4"))),
         }
+    }
+
+    /// As [`Resizer::resize`] of one channel of 16 bits, whose pixels have two bytes. [`Filter::Linear`] is Invalid.
+    pub(super) fn resize_deep(
+        &mut self,
+        image: Image<'_>,
+        width: usize,
+        height: usize,
+        filter: Filter,
+        out: &mut [u8],
+    ) -> Result<()> {
+        if image.channels() != 2 || out.len() != width * height * 2 || out.is_empty() {
+            let (got, bytes) = (out.len(), image.channels());
+            return Err(Error::invalid(format!("{got} bytes for [{height}, {width}] pixels of {bytes} bytes")));
+        }
+        self.deep.resize(image, (width, height), filter, out)
+    }
+
+    /// Resizes an image whose last channel is the opacity.
+    fn with_opacity<const C: usize>(
+        &mut self,
+        image: Image<'_>,
+        width: usize,
+        height: usize,
+        filter: Filter,
+        out: &mut [u8],
+    ) -> Result<()> {
+        if matches!(filter, Filter::Nearest | Filter::Linear) {
+            return self.dispatch::<C>(image, width, height, filter, out);
+        }
+        let mut multiplied = std::mem::take(&mut self.multiplied);
+        let opaque = alpha::multiplied::<C>(image, &mut multiplied);
+        let packed = Image::packed(opaque, image.width(), image.height(), C)?;
+        self.dispatch::<C>(packed, width, height, filter, out)?;
+        self.multiplied = multiplied;
+        alpha::divide::<C>(out);
+        Ok(())
     }
 
     fn dispatch<const C: usize>(

@@ -86,6 +86,50 @@ pub(crate) fn nearest(from: usize, to: usize) -> Vec<u32> {
     (0..to).map(|_| next()).collect()
 }
 
+/// Adds the weights of output pixel `i` of one of Pillow's filters, which sum to 1, to `weights`. Returns the first source
+/// pixel.
+fn real_weights(filter: Filter, (from, to): (usize, usize), i: usize, weights: &mut Vec<f64>) -> usize {
+    let scale = from as f64 / to as f64;
+    let stretch = scale.max(1.0);
+    let reach = filter.reach() * stretch;
+    let centre = (i as f64 + 0.5) * scale;
+    let first = (centre - reach + 0.5).max(0.0) as usize;
+    let end = ((centre + reach + 0.5) as usize).min(from);
+    let inverse = 1.0 / stretch;
+    let own = weights.len();
+    weights.extend((first..end).map(|x| filter.weight((x as f64 - centre + 0.5) * inverse)));
+    let mut sum = 0.0;
+    weights[own..].iter().for_each(|w| sum += w);
+    weights[own..].iter_mut().for_each(|w| *w /= sum);
+    first
+}
+
+/// The weights of each output pixel of one axis in f64; kept to reuse their memory.
+#[derive(Debug, Default)]
+pub(super) struct RealTaps {
+    /// Each output pixel's first source pixel, and where its weights end.
+    bounds: Vec<(usize, usize)>,
+    weights: Vec<f64>,
+}
+
+impl RealTaps {
+    /// Sets up one of Pillow's filters, stretched by the scale when shrinking.
+    pub(super) fn filter(&mut self, filter: Filter, from: usize, to: usize) {
+        self.bounds.clear();
+        self.weights.clear();
+        for i in 0..to {
+            let first = real_weights(filter, (from, to), i, &mut self.weights);
+            self.bounds.push((first, self.weights.len()));
+        }
+    }
+
+    /// Returns every output pixel's first source pixel and weights.
+    pub(super) fn all(&self) -> impl Iterator<Item = (usize, &[f64])> {
+        let mut start = 0;
+        self.bounds.iter().map(move |&(first, end)| (first, &self.weights[std::mem::replace(&mut start, end)..end]))
+    }
+}
+
 /// The weights of each output pixel of one axis; kept to reuse their memory.
 #[derive(Debug, Default)]
 pub(super) struct Taps {
@@ -102,25 +146,17 @@ pub(super) struct Taps {
 impl Taps {
     /// Sets up one of Pillow's filters, stretched by the scale when shrinking.
     pub(in crate::image) fn filter(&mut self, filter: Filter, from: usize, to: usize) {
-        let scale = from as f64 / to as f64;
-        let stretch = scale.max(1.0);
-        let reach = filter.reach() * stretch;
+        let reach = filter.reach() * (from as f64 / to as f64).max(1.0);
         self.room = reach.ceil() as usize * 2 + 1;
         self.count = 2;
         self.bounds.clear();
         self.weights.clear();
         self.weights.resize(to * self.room, 0);
         for (i, weights) in self.weights.chunks_exact_mut(self.room).enumerate() {
-            let centre = (i as f64 + 0.5) * scale;
-            let first = (centre - reach + 0.5).max(0.0) as usize;
-            let end = ((centre + reach + 0.5) as usize).min(from);
             self.real.clear();
-            let inverse = 1.0 / stretch;
-            self.real.extend((first..end).map(|x| filter.weight((x as f64 - centre + 0.5) * inverse)));
-            let mut sum = 0.0;
-            self.real.iter().for_each(|w| sum += w);
+            let first = real_weights(filter, (from, to), i, &mut self.real);
             for (weight, real) in weights.iter_mut().zip(&self.real) {
-                let real = real / sum * f64::from(1 << BITS);
+                let real = real * f64::from(1 << BITS);
                 *weight = if real < 0.0 { (real - 0.5) as i32 } else { (real + 0.5) as i32 };
             }
             // A last weight of zero costs a multiplication and changes nothing.

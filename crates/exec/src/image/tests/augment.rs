@@ -10,13 +10,13 @@ use crate::image::edit::warp::Warp;
 use crate::image::edit::{Edit, Recolour};
 use crate::image::flow::Flow;
 use crate::image::geometry::random_zoom_out;
-use crate::image::{Augment, Image, Limits, Region, Scratch};
+use crate::image::{Augment, Depth, Image, Limits, Region, Scratch};
 
 /// Runs one edit on pixels of a shape.
 fn edited(edit: Edit, [height, width, channels]: [usize; 3], pixels: &[u8]) -> Vec<u8> {
     let mut scratch = Scratch::new(Limits::default());
     let image = Image::packed(pixels, width, height, channels).expect("its size");
-    let mut flow = Flow::given(image, &mut scratch);
+    let mut flow = Flow::given(image, Depth::Eight, 0, &mut scratch);
     flow.edit(edit).expect("valid");
     let mut out = vec![0; pixels.len()];
     flow.finish(None, &mut out).expect("its size");
@@ -184,7 +184,7 @@ fn a_blend_is_the_sum_of_its_shares() {
     let pixels: Vec<u8> = (0..5 * 4 * 3).map(|v| (v * 4) as u8).collect();
     let mut scratch = Scratch::new(Limits::default());
     let image = Image::packed(&pixels, 5, 4, 3).expect("its size");
-    let mut flow = Flow::given(image, &mut scratch);
+    let mut flow = Flow::given(image, Depth::Eight, 0, &mut scratch);
     // Shown upside down and from the other side: the copies are made of the image as it is shown.
     flow.flip = crate::image::Mirror { horizontal: true, vertical: true };
     let half = Warp::rotation(180.0, Interpolation::Nearest, None);

@@ -6,7 +6,7 @@ use forebay_data::DType;
 use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, ops};
 
 use super::{any_jpeg, draw, picture, rng};
-use crate::image::{Augment, Chain, Filter, Input, Limits, Output, Scratch, Shape, Step};
+use crate::image::{Augment, Chain, Depth, Filter, Input, Limits, Output, Scratch, Shape, Step};
 
 fn any_flip(rng: &mut SampleRng, key_op: u64) -> Step {
     Step::Flip { direction: [Direction::Horizontal, Direction::Vertical][draw(rng, 0, 1)], p: 0.5, key_op }
@@ -114,7 +114,7 @@ fn any_chain(rng: &mut SampleRng, channels: usize) -> Vec<Step> {
 }
 
 fn pixels([height, width, channels]: [usize; 3], pixels: &[u8]) -> Input<'_> {
-    Input::Pixels { height, width, channels, pixels }
+    Input::Pixels { height, width, channels, depth: Depth::Eight, frame: 0, pixels }
 }
 
 fn run(chain: &Chain, input: Input<'_>, draws: &impl Fn(u64) -> SampleRng, scratch: &mut Scratch) -> (Shape, Vec<u8>) {
@@ -145,8 +145,6 @@ fn fused_and_unfused_chains_give_the_same_bits() {
         let decode = encoded.then_some(mode);
         let chain = Chain::new(decode, steps.clone()).expect("valid");
         let (shape, fused) = run(&chain, input, &draws, &mut scratch);
-        let told = chain.fixed_shape((!encoded).then_some(given));
-        assert!(told.is_none_or(|told| told == shape), "case {case}: {told:?}, {shape:?} by {steps:?}");
         let mut slot = vec![9; shape.bytes()];
         chain.run(input, draws, &mut scratch, &mut Output::Slot(&mut slot)).expect("the same");
         assert_eq!(slot, fused);
@@ -198,7 +196,7 @@ fn what_cannot_work_is_refused_when_it_is_built() {
 fn what_does_not_fit_the_slot_or_the_limits_is_an_error() {
     let mut scratch = Scratch::new(Limits { pixels_max: 10_000 });
     let thin = [0; 2 * 900];
-    let input = Input::Pixels { height: 900, width: 2, channels: 1, pixels: &thin };
+    let input = Input::Pixels { height: 900, width: 2, channels: 1, depth: Depth::Eight, frame: 0, pixels: &thin };
     let chain = Chain::new(None, vec![Step::ResizeShorter { size: 50, max_size: None, filter: Filter::Triangle }])
         .expect("valid");
     let mut out = Vec::new();

@@ -52,7 +52,7 @@ fn normalising_is_torchvisions_arithmetic_in_every_order() {
             let mut bytes = vec![0; width * height * channels];
             match layout {
                 Layout::Hwc => copy_hwc(view, flip, &mut bytes).expect("its size"),
-                Layout::Chw => copy_chw(view, flip, &mut bytes).expect("its size"),
+                Layout::Chw | Layout::Cthw => copy_chw(view, flip, &mut bytes).expect("its size"),
             }
             for y in 0..height {
                 for x in 0..width {
@@ -60,7 +60,7 @@ fn normalising_is_torchvisions_arithmetic_in_every_order() {
                         let v = view.row(y)[if flip { width - 1 - x } else { x } * channels + c];
                         let at = match layout {
                             Layout::Hwc => (y * width + x) * channels + c,
-                            Layout::Chw => (c * height + y) * width + x,
+                            Layout::Chw | Layout::Cthw => (c * height + y) * width + x,
                         };
                         assert_eq!(bytes[at], v);
                         let want = (f32::from(v) / 255.0 - mean[c]) / std[c];

@@ -5,7 +5,7 @@ use forebay_data::{DType, Field, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::ops::checks::{coin, range};
-use crate::ops::images::image_layout;
+use crate::ops::images::{Clip, image_layout};
 use crate::ops::spec::{About, Class, Names, OpSpec};
 
 /// The most classes: labels of a batch are this many floats for each sample.
@@ -84,12 +84,12 @@ impl Mix {
         let hint = match (self.how, &field.kind) {
             (Mixing::Mixup, Kind::Tensor { dtype: DType::Float32, .. }) => return Ok(()),
             (Mixing::Cutmix, kind @ Kind::Tensor { dtype: DType::Uint8 | DType::Float32, .. })
-                if image_layout(kind).is_some() =>
+                if image_layout(&Clip::frame_of(kind)).is_some() =>
             {
                 return Ok(());
             }
             (Mixing::Mixup, _) => "it blends float32 tensors: put normalize or cast before batch",
-            (Mixing::Cutmix, _) => "it takes uint8 or float32 images of 1 or 3 channels",
+            (Mixing::Cutmix, _) => "it takes uint8 or float32 images or clips of 1 or 3 channels",
         };
         Err(Error::invalid(format!("{}: column {:?} is {}", self.about().name, field.name, field.kind)).hint(hint))
     }

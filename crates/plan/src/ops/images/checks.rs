@@ -22,19 +22,38 @@ pub(in crate::ops) fn image(op: &str, field: &Field) -> Result<(DType, Vec<Optio
         Kind::Tensor { dtype, shape } if shape.len() == 3 => Ok((*dtype, shape.clone())),
         Kind::Bytes => Err(Error::invalid(format!("{op}: column {:?} is not decoded yet", field.name))
             .hint(format!("put .decode_image({:?}) before it", field.name))),
-        other => Err(Error::invalid(format!("{op}: column {:?} is {other}, not an image", field.name))
-            .hint("name a column of height, width and channels, as decode_image makes it")),
+        Kind::Tensor { shape, .. } if shape.len() == 5 => {
+            Err(Error::invalid(format!("{op}: column {:?} is {}, several clips in a row", field.name, field.kind))
+                .hint(format!("put .explode({:?}) before it: a row for each clip", field.name)))
+        }
+        Kind::Tensor { dtype: DType::Float32, shape } if shape.len() == 4 => Err(Error::invalid(format!(
+            "{op}: column {:?} is {}, whose channels cannot be told",
+            field.name, field.kind
+        ))
+        .hint("put it before normalize")),
+        other => Err(Error::invalid(format!("{op}: column {:?} is {other}, not an image", field.name)).hint(
+            "name a column of height, width and channels, as decode_image makes it, or of clips, as decode_video does",
+        )),
     }
 }
 
-/// Returns the kind after an op that changes the size of an 8-bit image; `None` is a side of any length.
+/// Returns the kind after an op that moves whole pixels or resizes; `None` is a side of any length.
 pub(super) fn resized(op: &str, field: &Field, height: Option<usize>, width: Option<usize>) -> Result<Kind> {
     let (dtype, shape) = image(op, field)?;
-    if dtype != DType::Uint8 || !matches!(shape[2], Some(1 | 3)) {
-        return Err(Error::invalid(format!("{op}: column {:?} is {}", field.name, field.kind))
-            .hint("resize and crop take uint8[height, width, 1 or 3]; put them before normalize"));
+    if !matches!((dtype, shape[2]), (DType::Uint8, Some(1..=4)) | (DType::Uint16, Some(1))) {
+        return Err(Error::invalid(format!("{op}: column {:?} is {}", field.name, field.kind)).hint(
+            "resize, crop and flip take uint8[height, width, 1 to 4] or uint16[height, width, 1]; put them before normalize",
+        ));
     }
     Ok(Kind::Tensor { dtype, shape: vec![height, width, shape[2]] })
+}
+
+/// Checks the colour of pixels that an op adds.
+pub(super) fn fill(op: &str, levels: &[u8], kind: &Kind) -> Result<()> {
+    if kind.dtype() == Some(DType::Uint16) && levels.iter().any(|level| *level != 0) {
+        return Err(range(op, "fill", format!("{levels:?}"), "0 for an image of 16 bits"));
+    }
+    per_channel(op, "fill", levels.len(), kind, 2)
 }
 
 /// Returns the kind after an op that changes the values of 8-bit pixels.

@@ -24,13 +24,16 @@ pub enum ImageMode {
     /// One channel: the palette indexes of a PNG, unchanged.
     #[serde(rename = "P")]
     Palette,
+    /// One channel of uint16: the levels of a grey PNG of 16 bits, unchanged.
+    #[serde(rename = "I;16")]
+    Grey16,
 }
 
 impl ImageMode {
     /// Returns the number of channels.
     pub fn channels(self) -> usize {
         match self {
-            ImageMode::Grey | ImageMode::Palette => 1,
+            ImageMode::Grey | ImageMode::Palette | ImageMode::Grey16 => 1,
             ImageMode::GreyAlpha => 2,
             ImageMode::Rgb => 3,
             ImageMode::Rgba => 4,
@@ -45,11 +48,17 @@ impl ImageMode {
             ImageMode::Rgb => "RGB",
             ImageMode::Rgba => "RGBA",
             ImageMode::Palette => "P",
+            ImageMode::Grey16 => "I;16",
         }
+    }
+
+    /// Returns the dtype of its levels.
+    pub fn dtype(self) -> DType {
+        if self == ImageMode::Grey16 { DType::Uint16 } else { DType::Uint8 }
     }
 }
 
-/// Decodes encoded bytes to a uint8 image of height, width, channels.
+/// Decodes encoded bytes to an image of height, width, channels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecodeImage {
@@ -71,7 +80,7 @@ impl ImageSpec for DecodeImage {
         let column = &self.column;
         match field.kind {
             Kind::Bytes => {
-                Ok(Kind::Tensor { dtype: DType::Uint8, shape: vec![None, None, Some(self.mode.channels())] })
+                Ok(Kind::Tensor { dtype: self.mode.dtype(), shape: vec![None, None, Some(self.mode.channels())] })
             }
             ref other => Err(Error::invalid(format!("decode_image: column {column:?} is {other}, not bytes"))
                 .hint("name the column that holds the encoded image")),

@@ -5,6 +5,7 @@ use forebay_data::{DType, Field, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
 use super::checks::image;
+use super::clip::Clip;
 use crate::ops::access::Access;
 use crate::ops::checks::range;
 use crate::ops::spec::{About, BYTE_NS, Class, OpSpec};
@@ -53,6 +54,10 @@ impl OpSpec for EncodeImage {
         if field.kind == Kind::Bytes {
             return Err(Error::invalid(format!("{op}: column {:?} is encoded already", self.column))
                 .hint("leave it out, or put decode_image before it"));
+        }
+        if Clip::of(&field.kind).is_some() {
+            return Err(Error::invalid(format!("{op}: column {:?} is {}, a clip", self.column, field.kind))
+                .hint("a file of an image has no frames: save the clip as it is"));
         }
         let (dtype, shape) = image(op, field)?;
         if dtype != DType::Uint8 || !matches!(shape[2], Some(1 | 3)) {

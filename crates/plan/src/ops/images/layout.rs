@@ -9,16 +9,23 @@ use serde::{Deserialize, Serialize};
 pub enum Layout {
     /// Channels first, as PyTorch.
     Chw,
+    /// Of a clip: channels first, before the frames, as PyTorch's video models. A frame alone is as with `Chw`.
+    Cthw,
     /// Channels last, as TensorFlow, JAX and files.
     Hwc,
 }
 
 impl Layout {
+    /// Returns the order of a frame alone.
+    pub fn of_frame(self) -> Self {
+        if self == Self::Cthw { Self::Chw } else { self }
+    }
+
     /// Returns the shape of an image in this order.
     pub fn shape(self, width: usize, height: usize, channels: usize) -> [usize; 3] {
         match self {
             Self::Hwc => [height, width, channels],
-            Self::Chw => [channels, height, width],
+            Self::Chw | Self::Cthw => [channels, height, width],
         }
     }
 
@@ -26,7 +33,7 @@ impl Layout {
     pub fn size(self, shape: [usize; 3]) -> (usize, usize) {
         match self {
             Self::Hwc => (shape[1], shape[0]),
-            Self::Chw => (shape[2], shape[1]),
+            Self::Chw | Self::Cthw => (shape[2], shape[1]),
         }
     }
 }

@@ -4,6 +4,7 @@
 mod annotate;
 mod annotations;
 pub(super) mod checks;
+mod clip;
 mod decode_image;
 mod encode_image;
 mod geometry;
@@ -13,6 +14,7 @@ mod spec;
 
 pub use annotate::Annotate;
 pub use annotations::{Annotations, BoxFormat, Role};
+pub use clip::Clip;
 pub use decode_image::{DecodeImage, ImageMode};
 pub use encode_image::{EncodeImage, ImageFormat};
 pub use geometry::*;

@@ -9,7 +9,7 @@ use super::layout::Layout;
 use super::spec::{AboutImage, ImageSpec};
 use crate::ops::checks::range;
 
-/// Converts to float32: `(x / 255 - mean) / std` for uint8, `(x - mean) / std` for floats.
+/// Converts to float32: `(x / 255 - mean) / std` for uint8, `(x / 65535 - mean) / std` for uint16.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Normalize {
@@ -31,9 +31,9 @@ impl ImageSpec for Normalize {
     fn kind(&self, field: &Field) -> Result<Kind> {
         let (dtype, shape) = image(self.name(), field)?;
         let channels = shape[2].unwrap_or(0);
-        if dtype != DType::Uint8 || channels == 0 {
+        if !matches!((dtype, channels), (DType::Uint8, 1..) | (DType::Uint16, 1)) {
             return Err(Error::invalid(format!("normalize: column {:?} is {}", field.name, field.kind))
-                .hint("normalize takes a uint8 image of known channels, once"));
+                .hint("normalize takes uint8 of known channels or uint16 of one channel, once"));
         }
         for (name, values) in [("mean", &self.mean), ("std", &self.std)] {
             if values.len() != channels {
@@ -46,7 +46,7 @@ impl ImageSpec for Normalize {
         }
         let shape = match self.layout {
             Layout::Hwc => shape,
-            Layout::Chw => vec![shape[2], shape[0], shape[1]],
+            Layout::Chw | Layout::Cthw => vec![shape[2], shape[0], shape[1]],
         };
         Ok(Kind::Tensor { dtype: DType::Float32, shape })
     }
@@ -54,6 +54,10 @@ impl ImageSpec for Normalize {
     fn arguments(&self) -> String {
         let Self { column, mean, std, layout } = self;
         format!("{column}, mean={mean:?}, std={std:?}, layout={}", format!("{layout:?}").to_uppercase())
+    }
+
+    fn puts_channels_before_frames(&self) -> bool {
+        self.layout == Layout::Cthw
     }
 
     fn moves_pixels(&self) -> bool {

@@ -8,6 +8,7 @@ use forebay_core::Result;
 use forebay_data::{Field, Kind, Schema};
 
 use super::annotations::Annotations;
+use super::clip::kind_after;
 use super::geometry::Direction;
 use crate::ops::access::Access;
 use crate::ops::spec::{About, Class, Names, OpSpec};
@@ -82,8 +83,19 @@ pub(crate) trait ImageSpec {
         self.about().column
     }
 
-    /// Checks the arguments, and returns the kind that the column then has.
+    /// Checks the arguments, and returns the kind that a column of images then has. For a column of clips, `field` is that
+    /// of a frame.
     fn kind(&self, field: &Field) -> Result<Kind>;
+
+    /// Returns whether it has a meaning for clips, where it does the same to each frame.
+    fn takes_clips(&self) -> bool {
+        self.annotations().is_none()
+    }
+
+    /// Returns whether a clip after it has the channels before the frames, which an image cannot have.
+    fn puts_channels_before_frames(&self) -> bool {
+        false
+    }
 
     /// Returns its arguments as the user would write them.
     fn arguments(&self) -> String;
@@ -145,7 +157,7 @@ impl<T: ImageSpec> OpSpec for T {
 
     fn apply(&self, input: &Schema) -> Result<Schema> {
         let field = input.field(self.column())?;
-        let kind = self.kind(field)?;
+        let kind = kind_after(self, field)?;
         let after = input.with(Field { kind: kind.clone(), ..field.clone() });
         match self.annotations() {
             Some(annotations) => annotations.follow(self.name(), &kind, &after),

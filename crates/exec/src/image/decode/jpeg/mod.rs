@@ -56,11 +56,11 @@ impl Jpeg {
         let info = opened.info;
         let part = around(region, &info);
         let colour = colour(&info, mode);
-        let pixels = room(out, part.width * part.height * colour.channels());
+        let pixels = room(out, part.width * part.height * colour.bytes());
         let outcome = if info.plain != 0 {
-            opened.decode(part, colour.channels(), Some(&mut self.entropy), pixels)
+            opened.decode(part, colour.bytes(), Some(&mut self.entropy), pixels)
         } else if info.regions != 0 && (info.scans != 0 || self.entropy.is_undisturbed(&opened)) {
-            opened.decode(part, colour.channels(), None, pixels)
+            opened.decode(part, colour.bytes(), None, pixels)
         } else {
             return None;
         };
@@ -74,8 +74,8 @@ fn decode_whole(bytes: &[u8], mode: ImageMode, region: Region, out: &mut Vec<u8>
     let mut opened = Opened::new(bytes)?;
     let (width, height) = (opened.info.width as usize, opened.info.height as usize);
     let colour = colour(&opened.info, mode);
-    let pixels = room(out, width * height * colour.channels());
-    match opened.decode(Region::whole(width, height), colour.channels(), None, pixels) {
+    let pixels = room(out, width * height * colour.bytes());
+    match opened.decode(Region::whole(width, height), colour.bytes(), None, pixels) {
         Outcome::Exact | Outcome::Damaged => Ok(Raw { width, height, colour, region }),
         Outcome::Failed => Err(opened.error()),
     }

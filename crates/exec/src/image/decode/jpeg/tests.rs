@@ -5,7 +5,7 @@ use crate::image::tests::{any_jpeg, damage_coded, draw, rng};
 
 /// Returns the pixels of the region alone.
 fn cut(raw: &Raw, pixels: &[u8]) -> Vec<u8> {
-    let channels = raw.colour.channels();
+    let channels = raw.colour.bytes();
     let rows = (0..raw.region.height).map(|y| ((raw.region.y + y) * raw.width + raw.region.x) * channels);
     rows.flat_map(|at| pixels[at..][..raw.region.width * channels].to_vec()).collect()
 }

@@ -5,7 +5,7 @@ use forebay_data::{Field, Kind};
 use serde::{Deserialize, Serialize};
 
 use crate::ops::checks::range;
-use crate::ops::images::checks::{SIDE_MAX, image, per_channel, resized};
+use crate::ops::images::checks::{SIDE_MAX, fill as check_fill, image, resized};
 use crate::ops::images::spec::{AboutImage, ImageSpec};
 
 /// Pixels that are added to each side of an image.
@@ -51,7 +51,7 @@ impl Border {
         if let Some(bad) = [left, top, right, bottom].into_iter().find(|side| *side > SIDE_MAX) {
             return Err(range(op, "padding", bad, &format!("0 to {SIDE_MAX} for each side")));
         }
-        per_channel(op, "fill", fill.len(), &field.kind, 2)
+        check_fill(op, fill, &field.kind)
     }
 
     /// Returns it as the user would write it.

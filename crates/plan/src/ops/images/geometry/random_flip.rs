@@ -29,8 +29,8 @@ impl ImageSpec for RandomFlip {
 
     fn kind(&self, field: &Field) -> Result<Kind> {
         coin(self.name(), self.probability)?;
-        let (dtype, _) = image(self.name(), field)?;
-        if dtype != DType::Uint8 {
+        let (dtype, shape) = image(self.name(), field)?;
+        if !matches!((dtype, shape[2]), (DType::Uint8, _) | (DType::Uint16, Some(1))) {
             return Err(Error::invalid(format!("random_flip: column {:?} is {}", self.column, field.kind))
                 .hint("put it before normalize: a flip of the pixels costs nothing there"));
         }

@@ -40,7 +40,7 @@ impl ImageSpec for RandomResizedCrop {
         sides(op, self.height, self.width)?;
         interval(op, "scale", self.scale, 1.0)?;
         interval(op, "ratio", self.ratio, f64::INFINITY)?;
-        self.interpolation.check(op, self.antialias)?;
+        self.interpolation.check(op, self.antialias, field)?;
         resized(op, field, Some(self.height), Some(self.width))
     }
 

@@ -5,7 +5,7 @@ use forebay_data::{Field, Kind};
 use serde::{Deserialize, Serialize};
 
 use crate::ops::checks::{between, coin};
-use crate::ops::images::checks::{per_channel, resized};
+use crate::ops::images::checks::{fill, resized};
 use crate::ops::images::spec::{AboutImage, ImageSpec};
 
 /// The longest side of a canvas, in sides of the image.
@@ -35,7 +35,7 @@ impl ImageSpec for RandomZoomOut {
         between(op, "side_range", self.side_range, (1.0, SIDE_MAX))?;
         coin(op, self.probability)?;
         let kind = resized(op, field, None, None)?;
-        per_channel(op, "fill", self.fill.len(), &kind, 2)?;
+        fill(op, &self.fill, &kind)?;
         Ok(kind)
     }
 

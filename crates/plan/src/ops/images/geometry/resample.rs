@@ -1,6 +1,7 @@
 //! How the pixels of a resized image are computed.
 
 use forebay_core::{Error, Result};
+use forebay_data::{DType, Field, Kind};
 use serde::{Deserialize, Serialize};
 
 /// How the pixels of a resized image are computed: Pillow's filters.
@@ -26,9 +27,22 @@ impl Resample {
     }
 
     /// Checks that the filter works without `antialias`, if that is off.
-    pub(in crate::ops::images) fn check(self, op: &str, antialias: bool) -> Result<()> {
-        if antialias || matches!(self, Self::Nearest | Self::Bilinear) {
+    pub(in crate::ops::images) fn check(self, op: &str, antialias: bool, field: &Field) -> Result<()> {
+        if antialias || self == Self::Nearest {
             return Ok(());
+        }
+        if self == Self::Bilinear {
+            let is_plain = |shape: &[Option<usize>]| shape.last().is_none_or(|last| !matches!(last, Some(2 | 4)));
+            return match &field.kind {
+                Kind::Tensor { dtype: DType::Uint8, shape } if is_plain(shape) => Ok(()),
+                Kind::Tensor { dtype: DType::Uint8 | DType::Uint16, .. } => {
+                    Err(Error::invalid(format!("{op}: antialias=False of column {:?}, {}", field.name, field.kind))
+                        .hint(
+                            "leave antialias out: without averaging only images of 8 bits without opacity are resized",
+                        ))
+                }
+                _ => Ok(()),
+            };
         }
         Err(Error::invalid(format!("{op}: antialias=False with interpolation={:?}", self.name()))
             .hint("without averaging there are \"bilinear\" and \"nearest\""))

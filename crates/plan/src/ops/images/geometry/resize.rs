@@ -51,7 +51,7 @@ impl ImageSpec for Resize {
 
     fn kind(&self, field: &Field) -> Result<Kind> {
         sides(self.name(), self.height, self.width)?;
-        self.interpolation.check(self.name(), self.antialias)?;
+        self.interpolation.check(self.name(), self.antialias, field)?;
         resized(self.name(), field, Some(self.height), Some(self.width))
     }
 
@@ -83,7 +83,7 @@ impl ImageSpec for ResizeShorter {
         if let Some(most) = self.max_size.filter(|most| *most <= size || *most > SIDE_MAX) {
             return Err(range(op, "max_size", most, &format!("{} to {SIDE_MAX}: more than shorter", size + 1)));
         }
-        self.interpolation.check(op, self.antialias)?;
+        self.interpolation.check(op, self.antialias, field)?;
         resized(op, field, None, None)
     }
 

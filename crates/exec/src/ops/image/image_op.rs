@@ -3,19 +3,16 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{Array, ArrayRef, LargeBinaryArray};
-use arrow_buffer::Buffer;
+use arrow_array::ArrayRef;
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Error, Result, Seed};
-use forebay_data::{
-    Chunk, FixedTensorBuilder, Kind, Memory, RowId, Schema, VariableTensorBuilder, column_of, tensor_shape_of_row,
-    tensor_values,
-};
-use forebay_plan::{Annotations, Layout, Op, Step, image_layout};
+use forebay_data::{Chunk, FixedTensorBuilder, Memory, RowId, Schema, VariableTensorBuilder, column_of};
+use forebay_plan::{Annotations, Clip, Layout, Op, Step};
 
 use crate::annotations::{MadeRow, Moving, Rows};
-use crate::image::{self, Alone, Chain, Change, Follow, Input, Output};
-use crate::ops::image_steps::kernel;
+use crate::image::{Alone, Chain, Change, Follow, Input, Output, each_frame};
+use crate::ops::image::image_steps::kernel;
+use crate::ops::image::rows::Images;
 use crate::ops::scratch::Scratch;
 
 pub(crate) struct FusedImageOp {
@@ -26,6 +23,8 @@ pub(crate) struct FusedImageOp {
     annotations: Option<Annotations>,
     /// For each step of the chain, whether the annotations follow it.
     carries: Vec<bool>,
+    /// For clips, the dimension of the frames in the result.
+    frames_axis: Option<usize>,
     seed: Seed,
     schema: Arc<Schema>,
     memory: Memory,
@@ -48,8 +47,11 @@ impl FusedImageOp {
         let schema = steps.last().map_or_else(|| input.clone(), |s| s.schema.clone());
         let annotations = steps.iter().find_map(|step| step.node.op.annotations());
         let annotations = annotations.filter(|with| with.columns().next().is_some()).cloned();
+        let puts_channels_first = |step: &Step| matches!(&step.node.op, Op::Normalize(op) if op.layout == Layout::Cthw);
+        let clip = Clip::of(&input.field(column)?.kind);
+        let frames_axis = clip.map(|clip| if steps.iter().any(puts_channels_first) { 1 } else { clip.axis });
         let (column, steps) = (column.to_owned(), steps.to_vec());
-        Ok(Self { column, steps, chain, annotations, carries, seed, schema, memory })
+        Ok(Self { column, steps, chain, annotations, carries, frames_axis, seed, schema, memory })
     }
 
     pub(crate) fn schema(&self) -> &Arc<Schema> {
@@ -136,7 +138,8 @@ impl FusedImageOp {
     /// Returns the images without a copy where the op changes nothing: it crops, and all images already have that size.
     fn as_they_are(&self, images: &Images<'_>) -> Result<Option<ArrayRef>> {
         let kind = &self.schema.field(&self.column)?.kind;
-        let (Images::Numbers { values, size: 1, images, .. }, Some(shape)) = (images, kind.known_shape()) else {
+        let (Images::Numbers { values, size: 1, clips: None, images, .. }, Some(shape)) = (images, kind.known_shape())
+        else {
             return Ok(None);
         };
         let (wanted, bytes) = ((shape[0], shape[1]), shape.iter().product::<usize>());
@@ -153,7 +156,7 @@ impl FusedImageOp {
         Images::new(&chunk.schema().field(&self.column)?.kind, chunk.column(&self.column)?)
     }
 
-    /// Runs one image through the chain; `id` keys its random numbers.
+    /// Runs one image or clip through the chain; `id` keys its random numbers. Returns the shape of the result.
     pub(crate) fn row(
         &self,
         images: &Images<'_>,
@@ -161,11 +164,12 @@ impl FusedImageOp {
         id: RowId,
         scratch: &mut Scratch,
         out: &mut Output<'_>,
-    ) -> Result<image::Shape> {
+    ) -> Result<Vec<usize>> {
         self.followed(images, row, id, scratch, out, &mut Alone).map_err(|e| self.blame(None, e, id))
     }
 
     /// As [`FusedImageOp::row`], without the op and the sample in an error; calls `follow` at changes of the geometry.
+    /// Nothing follows a clip.
     fn followed(
         &self,
         images: &Images<'_>,
@@ -174,9 +178,17 @@ impl FusedImageOp {
         scratch: &mut Scratch,
         out: &mut Output<'_>,
         follow: &mut dyn Follow,
-    ) -> Result<image::Shape> {
-        let input = images.row(row)?;
-        self.chain.run_followed(input, |op| self.rng(op, id), scratch.images(), out, follow)
+    ) -> Result<Vec<usize>> {
+        let draws = |op| self.rng(op, id);
+        let Some(axis) = self.frames_axis else {
+            let shape = self.chain.run_followed(images.row(row)?, draws, scratch.images(), out, follow)?;
+            return Ok(shape.dims.to_vec());
+        };
+        let mut buffer = Vec::new();
+        let shape = each_frame(images.frames(row), axis, out, &mut |frame, out| {
+            self.chain.run(images.frame(row, frame, &mut buffer)?, draws, scratch.images(), out)
+        })?;
+        Ok(shape.to_vec())
     }
 
     /// Makes the output column from images that `row` makes.
@@ -184,16 +196,16 @@ impl FusedImageOp {
         &self,
         rows: usize,
         scratch: &mut Scratch,
-        row: &(dyn Fn(usize, &mut Scratch, &mut Output<'_>) -> Result<image::Shape> + Sync),
+        row: &(dyn Fn(usize, &mut Scratch, &mut Output<'_>) -> Result<Vec<usize>> + Sync),
     ) -> Result<ArrayRef> {
         let kind = &self.schema.field(&self.column)?.kind;
         let dtype = kind.dtype().ok_or_else(|| Error::internal("an image has a dtype"))?;
         let Some(shape) = kind.known_shape() else {
-            let mut builder = VariableTensorBuilder::new(dtype, 3);
+            let mut builder = VariableTensorBuilder::new(dtype, if self.frames_axis.is_some() { 4 } else { 3 });
             let mut bytes = Vec::new();
             for at in 0..rows {
                 let shape = row(at, scratch, &mut Output::Vec(&mut bytes))?;
-                builder.push(&shape.dims, &bytes[..shape.bytes()])?;
+                builder.push(&shape, &bytes)?;
             }
             return builder.finish();
         };
@@ -212,58 +224,11 @@ impl FusedImageOp {
     }
 }
 
-/// The images of a column, one by one.
-pub(crate) enum Images<'a> {
-    Encoded(&'a LargeBinaryArray),
-    /// Numbers of `size` bytes; the shape and the first number of each image.
-    Numbers {
-        values: Buffer,
-        size: usize,
-        layout: Layout,
-        images: Vec<([usize; 3], usize)>,
-    },
-}
-
-impl<'a> Images<'a> {
-    fn new(kind: &Kind, column: &'a ArrayRef) -> Result<Self> {
-        if *kind == Kind::Bytes {
-            let bytes = column.as_any().downcast_ref().ok_or_else(|| Error::internal("bytes are large binary"))?;
-            return Ok(Images::Encoded(bytes));
-        }
-        let mut images = Vec::with_capacity(column.len());
-        let mut start = 0;
-        for row in 0..column.len() {
-            let shape = tensor_shape_of_row(kind, column, row)?;
-            let shape: [usize; 3] = shape.try_into().map_err(|_| Error::internal("an image has 3 dimensions"))?;
-            images.push((shape, start));
-            start += shape.iter().product::<usize>();
-        }
-        let size = kind.dtype().map_or(1, |dtype| dtype.size());
-        let layout = image_layout(kind).unwrap_or(Layout::Hwc);
-        Ok(Images::Numbers { values: tensor_values(kind, column)?, size, layout, images })
-    }
-
-    fn row(&self, row: usize) -> Result<Input<'_>> {
-        match self {
-            Images::Encoded(bytes) if bytes.is_null(row) => Err(Error::data("the image is missing")),
-            Images::Encoded(bytes) => Ok(Input::Encoded(bytes.value(row))),
-            Images::Numbers { values, size, layout, images } => {
-                let (shape, start) = images[row];
-                let bytes = &values.as_slice()[start * size..][..shape.iter().product::<usize>() * size];
-                let [height, width, channels] = shape;
-                Ok(match size {
-                    1 => Input::Pixels { height, width, channels, pixels: bytes },
-                    _ => Input::Floats { shape, layout: *layout, bytes },
-                })
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use arrow_buffer::Buffer;
     use forebay_core::{Epoch, SampleId};
-    use forebay_data::{DType, Field};
+    use forebay_data::{DType, Field, Kind, tensor_values};
     use forebay_plan::{Node, ops};
 
     use super::*;

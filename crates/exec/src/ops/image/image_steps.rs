@@ -54,13 +54,13 @@ pub(super) fn kernel(op: &Op, key_op: u64) -> Result<image::Step> {
         Op::Normalize(op) => image::Step::Normalize {
             mean: op.mean.iter().map(|&m| m as f32).collect(),
             std: op.std.iter().map(|&s| s as f32).collect(),
-            layout: op.layout,
+            layout: op.layout.of_frame(),
         },
         other => return Err(Error::internal(format!("{} is no image op", other.name()))),
     })
 }
 
 /// Returns the colour of one level, or of one for each channel.
-fn colour(levels: &[u8]) -> [u8; 3] {
+fn colour(levels: &[u8]) -> [u8; 4] {
     std::array::from_fn(|c| levels.get(c).or(levels.first()).copied().unwrap_or(0))
 }
