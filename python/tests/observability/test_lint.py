@@ -73,6 +73,19 @@ def test_a_planted_mistake_is_found_at_its_line(here: Path, code: str, rule: str
     assert (finding.line, bool(finding.message), bool(finding.write)) == (line, True, True)
 
 
+def test_each_function_that_fails_is_told_once(here: Path) -> None:
+    """Each dataset meets other samples first, and an op behind one that fails may fail by itself."""
+    fails = "    if row['a'] % 10 == {}:\n        raise ValueError(row['a'])\n    return row\n"
+    code = f"def f(row):\n{fails.format(3)}def g(row):\n{fails.format(7)}"
+    code += "base = rows.map(f)\nmore = base.shuffle().map(g)\nmost = more.batch(8)\n"
+    by_rule = found(here, code)
+    assert list(by_rule) == ["sample-fails"]
+    assert [(f.line, f.message.partition(":")[0]) for f in by_rule["sample-fails"]] == [
+        (14, "f raised ValueError"),
+        (15, "g raised ValueError"),
+    ]
+
+
 #: Functions, and the same as expressions.
 REPLACED = {
     "map(lambda row: {'y': row['a'] * SCALE + 1})": "with_column('y', fb.col('a') * SCALE + 1).select('y')",
