@@ -11,8 +11,10 @@ import datetime as dt
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from forebay._src import habits, habits_expressions
+from forebay._src.usage import name_methods
 from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
@@ -148,6 +150,12 @@ class TimeFunctions:
     def __init__(self, of: Expr, unit: str | None = None) -> None:
         self._of, self._unit = of, unit
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Python calls this for a name that the class lacks. The error says what to write instead."""
+            raise habits.missing(".dt", name, habits_expressions.TIMES, habits.public_names(self, name))
+
     def year(self) -> Expr:
         """The year, as int64."""
         return self._part("year")
@@ -240,3 +248,6 @@ class Times(TimeFunctions):
         col('when').dt('us').year()
         """
         return TimeFunctions(self._of, unit_of("dt", unit))
+
+
+name_methods(Times)

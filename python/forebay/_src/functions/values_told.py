@@ -39,6 +39,10 @@ _HINTS = (
         re.compile(r"wrong structure: tuple instead of a dictionary of columns"),
         'name the parts of the tuple: return {"x": x, "y": y}',
     ),
+    (
+        re.compile(r"raised TypeError: string indices must be integers"),
+        "the value is a text: lists of structs are JSON here, which json.loads(row['x']) reads",
+    ),
 )
 
 

@@ -34,6 +34,8 @@ _COLUMNS = 'write columns=["a", "b"]'
     na_values='write null=["NA"]',
     names='write header=["a", "b"]',
     num_epochs="write iter(epochs=n)",
+    quotechar="write quote='\"'",
+    quoting="write quote=None for files in which quotes are letters",
     record_defaults='put .fill_null({"a": 0}) behind it',
     select_cols=_COLUMNS,
     select_columns=_COLUMNS,

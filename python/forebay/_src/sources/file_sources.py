@@ -22,11 +22,27 @@ from forebay._src.usage import COMPRESSION, CREDENTIALS, THREADS, explained
 from forebay.errors import DataError, InvalidPipelineError
 
 
+@explained()
 def from_files(paths: Paths) -> Dataset:
     """Whole files, one for each sample: columns `path` and `bytes`."""
     return _files("from_files", source="files", paths=arguments.paths(paths, "from_files"))
 
 
+@explained(
+    "from_image_folder(root) reads the files; decode_image, resize, shuffle and batch come behind it",
+    batch_size="put .batch(n) behind it",
+    class_names="a label is the place of its folder among the sorted names",
+    color_mode='put .decode_image("image", mode="L") behind it, of grayscale',
+    crop_to_aspect_ratio='put .resize("image", shorter=n).center_crop("image", n) behind it',
+    image_size='put .decode_image("image").resize("image", (height, width), antialias=False) behind it',
+    label_mode='put .with_column("label", fb.col("label").one_hot(n)) behind it, of "categorical"',
+    seed="leave it out: the seed is that of the iteration, as in iter(seed=1)",
+    shuffle="put .shuffle() behind it",
+    split="name the folder of the part: root + '/train'",
+    subset="put train, test = .split(0.8, seed=123) behind it",
+    transform="put .decode_image('image') and image ops behind it, or .map(fn)",
+    validation_split="put train, test = .split(0.8, seed=123) behind it",
+)
 def from_image_folder(root: PathLike) -> Dataset:
     """A folder with one folder for each class, as torchvision's `ImageFolder`.
 
@@ -48,6 +64,7 @@ def from_image_folder(root: PathLike) -> Dataset:
     return _files("from_image_folder", source="image_folder", root=folder)
 
 
+@explained()
 def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Dataset:
     """Tar shards, as WebDataset writes them: members with the same base name form one sample.
 
@@ -211,6 +228,7 @@ def from_arrow(
     return _tables("from_arrow", "arrow", paths, columns, nullable, partitioning, merge_schemas)
 
 
+@explained()
 def load(path: PathLike, *, partial: bool = False) -> Dataset:
     """Samples that `Dataset.save` wrote to a folder, in their order.
 
