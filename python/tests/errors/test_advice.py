@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import inspect
 import types
 
@@ -149,6 +150,8 @@ def test_results_of_other_forms_say_what_to_return():
         "json.loads(row['x']) reads": lambda: fb.from_dict({"a": ['[{"b": 1}]']}).map(
             lambda row: {"b": row["a"][0]["b"]}
         ),
+        "reads": lambda: fb.from_dict({"a": ["[[1, 2]]"]}).map(lambda row: {"b": np.array(row["a"], float)}),
+        "time.isoformat()": lambda: ds.map(lambda row: {"b": dt.datetime(2024, 1, 1)}),
         "for name in rows[0]": lambda: ds.map(lambda rows: [{"y": 1}], batched=True),
     }
     for says, make in told.items():
