@@ -233,7 +233,7 @@ READERS: Mapping[str, str] = {
         "fb.col('path').str.split('/', -2).lookup({'neg': 0, 'pos': 1}, default=-1))"
     ),
     "timeseries_dataset_from_array": "write from_numpy({'x': series}).window(size, stride=1)",
-    "load_from_disk": "write from_hf(datasets.load_from_disk(folder)), or from_arrow(folder + '/*.arrow')",
+    "load_from_disk": "write from_hf(datasets.load_from_disk(folder)), or from_arrow(folder + '/data-*.arrow')",
     "make_batched_features_dataset": "write from_tfrecord(paths, features={...})",
     "make_csv_dataset": "write from_csv(paths)",
     "read_csv": "write from_csv(paths)",

@@ -17,7 +17,7 @@ from forebay._src.expr.expr import Expr
 from forebay._src.iteration import saving
 from forebay._src.schema import to_fields
 from forebay._src.site import site
-from forebay._src.sources import folder_layout, hub
+from forebay._src.sources import folder_layout, hf_files, hub
 from forebay._src.usage import COMPRESSION, CREDENTIALS, THREADS, explained
 from forebay.errors import DataError, InvalidPipelineError
 
@@ -222,10 +222,12 @@ def from_arrow(
     ...     table = pyarrow.table({"text": ["a", "b"]})
     ...     with pyarrow.ipc.new_stream(folder + "/data-00000-of-00001.arrow", table.schema) as writer:
     ...         writer.write_table(table)
-    ...     [row["text"] for row in from_arrow(folder + "/*.arrow")]
+    ...     [row["text"] for row in from_arrow(folder + "/data-*.arrow")]
     ['a', 'b']
     """
-    return _tables("from_arrow", "arrow", paths, columns, nullable, partitioning, merge_schemas)
+    named = arguments.paths(paths, "from_arrow")
+    hf_files.check_caches(named, "from_arrow")
+    return _tables("from_arrow", "arrow", named, columns, nullable, partitioning, merge_schemas)
 
 
 @explained()
