@@ -97,7 +97,8 @@ class NumpyFunctions:
         op, (left, right) = _BINARY[name], inputs
         if isinstance(left, NumpyFunctions):
             return left._binary(op, right)
-        return right._binary(_EXCHANGED[op], left) if op in _EXCHANGED else right._reflected(op, left)
+        made: Expr = right._binary(_EXCHANGED[op], left) if op in _EXCHANGED else right._reflected(op, left)
+        return made
 
     def __array_function__(self, function: Callable[..., Any], *_: Any) -> NoReturn:
         """Refuses NumPy's functions of arrays."""

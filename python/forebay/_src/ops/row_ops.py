@@ -174,7 +174,7 @@ class RowOps(Base):
         if isinstance(value, (list, tuple, np.ndarray)):
             hint = "put the values into the source, beside the other columns; fb.stack puts columns side by side"
             raise InvalidPipelineError(f"with_column: a {type(value).__name__} is no expression", {"hint": hint})
-        if isinstance(value, str) and value in self.schema:
+        if isinstance(value, str) and any(value == name for name, *_ in self._pipeline.schema):
             hint = f"write fb.col({value!r}) for the column, and fb.lit({value!r}) for this text in each row"
             raise InvalidPipelineError(f"with_column: {value!r} is a text, and the name of a column", {"hint": hint})
         value = value if isinstance(value, Expr) else lit(value)

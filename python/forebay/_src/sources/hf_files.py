@@ -71,7 +71,7 @@ def check_caches(paths: list[str], op: str) -> None:
                 f"write {op}({os.path.join(folder, 'data-*.arrow')!r}), or from_hf(datasets.load_from_disk({folder!r}))"
             )
             raise InvalidPipelineError(
-                f"{op}: {min(names)} is a result that `datasets` keeps beside a data set, and would be read as its rows",
+                f"{op}: {min(names)} is a result that `datasets` keeps beside a data set, and would be read as rows",
                 {"file": os.path.abspath(folder), "hint": hint},
             )
 
