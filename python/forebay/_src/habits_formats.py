@@ -108,6 +108,8 @@ def of_store(path: str) -> str | None:
     >>> of_store("gcs://bucket/a.parquet")
     'write gs://bucket/a.parquet'
     """
+    if path.startswith("pipe:"):
+        return "no command is run: write the address that the command reads, s3://..., gs://... or https://..."
     scheme, _, rest = path.partition(":/")
     advice = STORES.get(scheme) if rest else None
     # The address may have braces of its own.

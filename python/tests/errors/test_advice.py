@@ -90,6 +90,9 @@ def test_a_wrong_call_of_any_function_says_what_to_write(owner):
         (lambda: fb.from_image_folder("x", validation_split=0.2), ".split(0.8, seed=123)"),
         (lambda: fb.mix([], probabilities=[0.8, 0.2]), "write weights="),
         (lambda: fb.mix([], stopping_strategy="all_exhausted"), '"all" for all_exhausted'),
+        (lambda: fb.from_csv("x", nrows=5), ".take(n)"),
+        (lambda: fb.from_csv("x", parse_dates=["t"]), 'fb.col("when").str.to_time("s")'),
+        (lambda: fb.from_tar("x", shardshuffle=True), ".shuffle()"),
         (lambda: fb.range(1).pack("id", block_size=8), "pack(column, 1024)"),
         (lambda: fb.range(1).tokenize("id", "x", stride=128), "tokenizer.encode(text).overflowing"),
         (lambda: fb.col("x").str.split(), "text.split()"),
@@ -111,6 +114,7 @@ def test_arguments_of_other_libraries_say_what_to_write(call, says):
         ("hdfs://name/a.parquet", "mount it as a folder"),
         ("gcs://bucket/a.parquet", "write gs://bucket/a.parquet"),
         ("dbfs:/mnt/a.parquet", "/dbfs/"),
+        ("pipe:aws s3 cp s3://bucket/a.tar -", "write the address that the command reads"),
     ],
 )
 def test_addresses_of_other_stores_say_what_to_write(address, says):

@@ -18,11 +18,11 @@ from forebay._src.iteration import saving
 from forebay._src.schema import to_fields
 from forebay._src.site import site
 from forebay._src.sources import folder_layout, hf_files, hub
-from forebay._src.usage import COMPRESSION, CREDENTIALS, THREADS, explained
+from forebay._src.usage import COMPRESSION, CREDENTIALS, READERS, THREADS, explained
 from forebay.errors import DataError, InvalidPipelineError
 
 
-@explained()
+@explained("from_files(paths) has the columns path and bytes", **READERS)
 def from_files(paths: Paths) -> Dataset:
     """Whole files, one for each sample: columns `path` and `bytes`."""
     return _files("from_files", source="files", paths=arguments.paths(paths, "from_files"))
@@ -64,7 +64,14 @@ def from_image_folder(root: PathLike) -> Dataset:
     return _files("from_image_folder", source="image_folder", root=folder)
 
 
-@explained()
+@explained(
+    'from_tar(paths, extensions=["jpg", "cls"]) reads these members alone',
+    **READERS,
+    handler="iter(on_error='skip') leaves samples out that fail",
+    nodesplitter="iter(consumers=(rank, world)) gives each rank its part",
+    resampled="iter(epochs=None) has no end",
+    shardshuffle="put .shuffle() behind it",
+)
 def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Dataset:
     """Tar shards, as WebDataset writes them: members with the same base name form one sample.
 
@@ -116,6 +123,7 @@ def from_tfrecord(
 
 @explained(
     'from_parquet(paths, columns=["a", "b"], filters=fb.col("a") > 5) reads these columns and rows alone',
+    **READERS,
     storage_options=CREDENTIALS,
 )
 def from_parquet(
@@ -257,7 +265,7 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
     return _files("load", source=format, paths=patterns, columns=None, nullable=None)
 
 
-@explained("from_text(paths)", buffer_size=THREADS, compression_type=COMPRESSION, num_parallel_reads=THREADS)
+@explained("from_text(paths)", **READERS, buffer_size=THREADS, compression_type=COMPRESSION, num_parallel_reads=THREADS)
 def from_text(paths: Paths) -> Dataset:
     r"""Lines of text files, without their line ends: column `text`. A byte order mark before the first is left out.
 
@@ -274,13 +282,13 @@ def from_text(paths: Paths) -> Dataset:
 
 @explained(
     'from_jsonl(paths, schema={"x": "int64?"}) reads these fields',
+    **READERS,
     columns='write schema={"x": "int64?"}, or put .select("x") behind it',
     compression_type=COMPRESSION,
     data_files="name the files first: from_jsonl(paths)",
     field='nested fields have dotted names: put .select("data.x") behind it',
-    split="name the files of the part",
+    lines="leave it out: each line is an object",
     storage_options=CREDENTIALS,
-    streaming="leave it out: files are always streamed",
 )
 def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Dataset:
     """JSON objects, one on each line; nested fields have dotted names. Blank lines at the end are no rows.
