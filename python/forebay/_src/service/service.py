@@ -266,7 +266,7 @@ def connect(
     return Service(_native.ServiceClient.connect(address, seconds, **shown), shown=shown)
 
 
-@explained()
+@explained(None, n="write workers=n", num_workers="write workers=n")
 def up(
     workers: int | Literal["auto"] = 2,
     *,
