@@ -62,6 +62,8 @@ def found(folder: Path, code: str, run: bool = True) -> dict[str, list[Finding]]
         ("ds = (\n    rows\n    .shuffle()\n    .skip(50)\n)", "part-behind-shuffle", 9),
         ("ds = rows.shuffle()[50:]", "part-behind-shuffle", 6),
         ("ds = rows.shuffle().select_rows(range(50, 500))", "part-behind-shuffle", 6),
+        ("rows.shuffle()", "unused-result", 6),
+        ("for _ in range(2):\n    rows.shuffle().batch(8)", "unused-result", 7),
         ("ds = rows.batch(8).shuffle()", "shuffle-behind-batch", 6),
         ("ds = rows.select('none')", "invalid-pipeline", 6),
     ],
@@ -121,7 +123,7 @@ def test_a_function_that_only_looks_like_an_expression_is_left_alone(here: Path)
 
 
 def test_parts_that_stay_have_no_finding(here: Path) -> None:
-    code = "train, test = rows.split(0.9)\ntrain = train.shuffle()\nhead = rows.skip(50).shuffle()\n"
+    code = "train, test = rows.split(0.9)\ntrain = train.shuffle()\nhead = rows.skip(50).shuffle()\nhead.show()\n"
     assert found(here, code + "some = rows.shuffle().take(50)") == {}
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from forebay._src.functions.tolerance import SkippedSample
 from forebay._src.iteration.first_samples import first
 from forebay._src.lint import columns, functions, measured, parts
+from forebay._src.lint.discarded import discarded
 from forebay._src.lint.finding import Finding, Level
 from forebay._src.written import Step, Written
 from forebay.errors import ClosedError, DataError, ForebayError, FunctionError
@@ -86,6 +87,7 @@ def lint(file: str | os.PathLike[str], run: bool = True) -> Report:
             report.datasets[name] = [f"  the same as {other}"]
             continue
         _look(report, name, dataset, run)
+    report.findings += discarded(file, found)
     # A dataset that another dataset continues has the same findings. They are reported once.
     known = {_identity(f): f for f in reversed(report.findings)}
     report.findings = sorted(known.values(), key=lambda f: (f.file or "", f.line, f.rule))
