@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import pickle
 
@@ -56,7 +57,16 @@ def test_a_number_of_numpy_on_the_left_is_as_one_of_python() -> None:
         (lambda: np.round(X), r"x\.round\(\)"),
         (lambda: np.mean(X), r"x\.list\.mean\(\)"),
         (lambda: np.isin(X, [1]), r"x\.isin\(values\)"),
-        (lambda: np.arange(3) * X, "not ndarray"),
+        (lambda: np.arange(3) * X, "not ndarray; write"),
+        (lambda: len(X), r"x\.len\(\) of texts and lists"),
+        (lambda: X.str[0:3], r"\.str\.slice\(start, stop\)"),
+        (lambda: X.list[0], r"\.list\.get\(0\) for the first"),
+        (lambda: fb.col("x") >= dt.date(2024, 1, 1), r"x\.dt >= datetime\.date\(2024, 1, 1\)"),
+        (lambda: X - dt.timedelta(1), r"x - 86_400"),
+        (lambda: X == b"a", r"x\.cast\(str\)"),
+        (lambda: X == ["a"], r"x\.isin\(values\)"),
+        (lambda: X.dt >= "2024-01-01", r"fromisoformat\('2024-01-01'\)"),
+        (lambda: X.dt >= np.datetime64(5, "s"), r"\.item\(\)"),
         (lambda: "cat" in X, r"x\.isin\(\[\.\.\.\]\)"),
         (lambda: 3 in fb.range(9), r"any\(row\['x'\] == value for row in ds\)"),
         (lambda: "id" in fb.range(9), r"'id' in ds\.schema"),

@@ -16,12 +16,14 @@ missing`` is true, and ``where`` returns ``no`` if its condition is missing.
 from __future__ import annotations
 
 import builtins
+import datetime as dt
 import math
 import numbers
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, Union
 
+import numpy as np
 from forebay._src import habits, habits_expressions
 from forebay._src.expr.expr_arguments import INT64_MAX, INT64_MIN, unicode_text
 from forebay._src.expr.expr_calls import ListFunctions, TextFunctions
@@ -54,6 +56,16 @@ _SYMBOLS: Final = {
     "and": "&",
     "or": "|",
 }
+
+
+#: Values that no expression takes, and what to write.
+_OTHERS: Final = (
+    (type(None), "use fb.col(name).is_null() to find missing values"),
+    (dt.date, "times are compared by x.dt: x.dt >= datetime.date(2024, 1, 1)"),
+    (dt.timedelta, "a time is a whole number of its unit: x - 86_400 of seconds is a day earlier"),
+    (bytes, "write a text, and x.cast(str) of a column of bytes"),
+    ((builtins.list, tuple, set, frozenset, np.ndarray), "write x.isin(values) for one of some"),
+)
 
 
 class Expr(ExprOperators, ExprFunctions, NumpyFunctions):
@@ -260,7 +272,7 @@ def lit(value: Any) -> Expr:
         return _float(float(value))
     raise TypeError(
         f"an expression takes a bool, int, float, str or another expression, not {type(value).__name__}"
-        + ("; use fb.col(name).is_null() to find missing values" if value is None else "")
+        + next((f"; {hint}" for kinds, hint in _OTHERS if isinstance(value, kinds)), "")
     )
 
 

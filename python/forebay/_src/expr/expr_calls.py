@@ -39,6 +39,11 @@ class _Functions:
             owner, known = self._ELSEWHERE
             raise habits.missing(owner, name, known, habits.public_names(self, name))
 
+    def __getitem__(self, key: Any) -> NoReturn:
+        """Says what to write: pandas has `.str[0:3]`, and Python's lists `[0]`."""
+        owner, first = self._ELSEWHERE[0], "get(0)" if isinstance(self, ListFunctions) else "slice(0, 1)"
+        raise TypeError(f"{owner} has no [...]: write {owner}.slice(start, stop), and {owner}.{first} for the first")
+
     def _call(self, space: str, name: str, args: tuple[Any, ...], call: dict[str, Any]) -> Expr:
         return self._called_with(space, name, ", ".join(map(repr, args)), call)
 

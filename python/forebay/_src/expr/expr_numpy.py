@@ -115,6 +115,10 @@ class NumpyFunctions:
         """Python calls this for `int(x)`."""
         raise TypeError("an expression is no number: write x.cast(int), or x.str.to_int() of a text, for int(x)")
 
+    def __len__(self) -> NoReturn:
+        """Python calls this for `len(x)`."""
+        raise TypeError("an expression has no len(): write x.len() of texts and lists; a dataset has len(ds)")
+
     def __contains__(self, value: object) -> NoReturn:
         """Python calls this for `value in x`."""
         raise TypeError(

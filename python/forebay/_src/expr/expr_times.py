@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+import numpy as np
 from forebay._src import habits, habits_expressions
 from forebay._src.usage import name_methods
 from forebay.errors import InvalidPipelineError
@@ -116,7 +117,12 @@ def _since(time: Any) -> dt.timedelta:
         return (time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)) - _EPOCH
     if isinstance(time, dt.date):
         return dt.timedelta(days=time.toordinal() - _EPOCH.toordinal())
-    raise TypeError(f"a time is compared with a datetime or a date of Python, not {type(time).__name__}")
+    hint = ""
+    if isinstance(time, str):
+        hint = f"; write datetime.datetime.fromisoformat({time!r})"
+    elif isinstance(time, np.datetime64):
+        hint = "; write its .astype('datetime64[us]').item()"
+    raise TypeError(f"a time is compared with a datetime or a date of Python, not {type(time).__name__}{hint}")
 
 
 def _ticks(time: Any, unit: str) -> int:
