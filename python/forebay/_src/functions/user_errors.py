@@ -48,7 +48,8 @@ def describe(error: BaseException, frames: TracebackType | None = None) -> tuple
     the sample, and the traceback is empty), or `None`: the sample.
     """
     if isinstance(error, SampleError):
-        return str(error), "", "data"
+        # The engine puts the name of the op before it.
+        return f"failed: {error}", "", "data"
     frames = _first_user_frame(frames or error.__traceback__)
     text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1] or type(error).__name__
     shown = traceback.TracebackException(type(error), error, frames)
