@@ -142,7 +142,8 @@ def test_image_ops_do_the_same_to_each_frame_of_a_clip_as_torchvision_does():
         assert abs(row["video"].astype(int) - want).max() <= apart, transform
     (row,) = ds.normalize("video", mean=fb.IMAGENET_MEAN, std=fb.IMAGENET_STD, layout="CTHW")
     scaled = v2.Normalize(fb.IMAGENET_MEAN, fb.IMAGENET_STD)(v2.ToDtype(torch.float32, scale=True)(video))
-    assert np.array_equal(row["video"], scaled.movedim(1, 0).numpy())
+    # `ToDtype` multiplies by the reciprocal of 255.
+    assert np.allclose(row["video"], scaled.movedim(1, 0).numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_the_end_of_a_video():
