@@ -90,7 +90,6 @@ STORES: Mapping[str, str] = {
     "minio": _SAME_AS_S3.replace("{1}", "http://HOST:9000"),
     "oci": _SAME_AS_S3.replace("{1}", "https://NAMESPACE.compat.objectstorage.REGION.oraclecloud.com"),
     "oss": _SAME_AS_S3.replace("{1}", "https://oss-REGION.aliyuncs.com"),
-    "r2": _SAME_AS_S3.replace("{1}", "https://ACCOUNT.r2.cloudflarestorage.com"),
     "s3n": "write s3://{0}",
     "sftp": _MOUNTED,
     "ssh": _MOUNTED,

@@ -58,8 +58,7 @@ def test_names_of_other_libraries_say_what_to_write(owner, name, says):
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        ("r2://bucket/{a,b}.parquet", "s3://bucket/{a,b}.parquet, with AWS_ENDPOINT_URL=https://ACCOUNT.r2."),
-        ("oci://bucket/a.parquet", "compat.objectstorage"),
+        ("oci://bucket/{a,b}.parquet", "s3://bucket/{a,b}.parquet, with AWS_ENDPOINT_URL=https://NAMESPACE.compat."),
         ("hdfs://name/a.parquet", "mount it as a folder"),
         ("gcs://bucket/a.parquet", "write gs://bucket/a.parquet"),
         ("dbfs:/mnt/a.parquet", "/dbfs/"),
