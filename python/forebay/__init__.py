@@ -42,7 +42,6 @@ from forebay._src.sources.file_sources import (
     from_arrow,
     from_files,
     from_image_folder,
-    from_jsonl,
     from_parquet,
     from_tar,
     from_text,
@@ -50,6 +49,7 @@ from forebay._src.sources.file_sources import (
     load,
 )
 from forebay._src.sources.hf_source import from_hf
+from forebay._src.sources.json_sources import from_json, from_jsonl
 from forebay._src.sources.library_sources import from_array_record, from_lance
 from forebay._src.sources.memory_sources import from_dict, from_generator, from_map_dataset, from_numpy, range
 from forebay._src.sources.mix_schedule import Schedule, schedule
@@ -99,6 +99,7 @@ __all__ = [
     "from_generator",
     "from_hf",
     "from_image_folder",
+    "from_json",
     "from_jsonl",
     "from_lance",
     "from_litdata",

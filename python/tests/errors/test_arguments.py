@@ -89,7 +89,7 @@ def test_what_other_libraries_taught_is_answered_with_how_it_is_here(habit: str)
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_document_is_told_from_lines(indent, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps([{"a": 1}], indent=indent))
-    with pytest.raises(E.DataError, match=r"map\(json.dumps, json.load"):
+    with pytest.raises(E.DataError, match=r"from_json\(paths, field="):
         fb.from_jsonl(tmp_path / "a.json")
     (tmp_path / "cut.jsonl").write_text('{"a": 1}\n{"a": ')
     with pytest.raises(E.DataError, match="leave such lines out"):
