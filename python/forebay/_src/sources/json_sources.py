@@ -10,19 +10,19 @@ from forebay._src.arguments import Paths
 from forebay._src.dataset import Dataset
 from forebay._src.schema import to_fields
 from forebay._src.sources.file_sources import _files
-from forebay._src.usage import COMPRESSION, CREDENTIALS, explained
+from forebay._src.usage import COMPRESSION, CREDENTIALS, READERS, explained
 from forebay.errors import DataError
 
 
 @explained(
     'from_jsonl(paths, schema={"x": "int64?"}) reads these fields',
+    **READERS,
     columns='write schema={"x": "int64?"}, or put .select("x") behind it',
     compression_type=COMPRESSION,
     data_files="name the files first: from_jsonl(paths)",
     field='of one JSON document, from_json(paths, field="data"); nested fields are columns: .select("data.x")',
-    split="name the files of the part",
+    lines="leave it out: each line is an object",
     storage_options=CREDENTIALS,
-    streaming="leave it out: files are always streamed",
 )
 def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Dataset:
     """JSON objects, one on each line; nested fields have dotted names. Blank lines at the end are no rows.
@@ -56,14 +56,13 @@ def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Data
 
 @explained(
     'from_json(paths, field="data", schema={"x": "int64?"}) reads these fields of the objects in "data"',
+    **READERS,
     columns='write schema={"x": "int64?"}, or put .select("x") behind it',
     compression_type=COMPRESSION,
     data_files="name the files first: from_json(paths)",
     lines="write from_jsonl(paths) for an object in each line",
     orient="an array of objects is read, as pandas' orient='records'",
-    split="name the files of the part",
     storage_options=CREDENTIALS,
-    streaming="leave it out: files are always streamed",
 )
 def from_json(paths: Paths, *, field: str | None = None, schema: Mapping[str, Any] | None = None) -> Dataset:
     """JSON documents that have an array of objects, as COCO's annotations: each object is a sample.

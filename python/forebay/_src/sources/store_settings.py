@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 from forebay._src import arguments
+from forebay._src.usage import explained
 from forebay.errors import InvalidPipelineError
 
 #: The variable that has them, as JSON or as the path of a file. The engine reads it when it opens a store.
@@ -24,6 +25,7 @@ _OF_FSSPEC = {
 }
 
 
+@explained('storage_options("s3://bucket", {"region": "eu-central-1", "profile": "lab"})')
 def storage_options(address: str, options: Mapping[str, str | bool] | None) -> None:
     """Sets the credentials, the endpoint or the region of a bucket, for this process and those that it starts.
 
