@@ -16,7 +16,7 @@ pub(super) struct Cells {
 enum Values {
     Bytes(LargeBinaryArray),
     /// Lists of texts, and the bytes of each row.
-    Texts(TextLists, LargeBinaryArray),
+    Texts(Box<TextLists>, LargeBinaryArray),
     Text(LargeStringArray),
     /// The same number of bytes in each row.
     Fixed {
@@ -48,7 +48,7 @@ impl Cells {
                 let (bounds, bytes) = lists.to_bytes()?;
                 let bounds = OffsetBuffer::new(ScalarBuffer::from(bounds));
                 let bytes = LargeBinaryArray::try_new(bounds, Buffer::from_vec(bytes), None).map_err(|_| other())?;
-                Values::Texts(lists, bytes)
+                Values::Texts(Box::new(lists), bytes)
             }
             Kind::Scalar { dtype } => Values::Fixed { bytes: numbers(column, 0, dtype.size())?, each: dtype.size() },
             Kind::Tensor { dtype, .. } => match field.kind.row_bytes() {
@@ -94,7 +94,7 @@ impl Cells {
 
     /// Returns the texts of a row of a list of texts, and none of other columns.
     pub(super) fn texts(&self, row: usize) -> impl Iterator<Item = Option<&str>> {
-        let lists = if let Values::Texts(lists, _) = &self.values { Some(lists) } else { None };
+        let lists = if let Values::Texts(lists, _) = &self.values { Some(&**lists) } else { None };
         lists.into_iter().flat_map(move |lists| lists.get(row))
     }
 
