@@ -260,6 +260,7 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
         UnavailableError: The folder is incomplete, and `partial` is false.
 
     >>> import tempfile
+    >>> import forebay as fb
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     saved = fb.range(100).shuffle().save(folder, seed=3)
     ...     [int(row["id"]) for row in load(folder)] == [int(row["id"]) for row in fb.range(100).shuffle().iter(seed=3)]
