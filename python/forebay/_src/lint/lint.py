@@ -167,7 +167,7 @@ def _of_script(error: ForebayError) -> Finding:
     """Returns a finding about an op that the script could not add."""
     file, _, line = error.context["line"].rpartition(":")
     rule = "shuffle-behind-batch" if error.message.startswith("shuffle comes after batch") else "invalid-pipeline"
-    hint = error.hint or "see help() of the op for what it takes"
+    hint = error.hint or "see help() of the op for its arguments"
     return Finding(rule, "error", file or None, int(line) if line.isdigit() else 0, "", error.message, hint)
 
 
