@@ -66,6 +66,7 @@ HABITS: dict[str, tuple[Callable[[], Any], str]] = {
     "three parts": (lambda: DS.split([0.8, 0.1, 0.1]), "rest.split(0.5)"),
     "scikit-learn's test": (lambda: DS.split(test_size=0.1), "the share of the first part"),
     "a function of a column": (lambda: DS.with_column("y", abs), "map(fn, writes=['y'])"),
+    "the name of a column": (lambda: DS.with_column("y", next(iter(DS.schema))), "write fb.col("),
     "values of a column": (lambda: DS.with_column("y", [1, 2, 3, 4]), "put the values into the source"),
     "pandas' query": (lambda: DS.filter("id > 1"), "filter(fb.col('x') > 0)"),
     "a column of a frame": (lambda: DS["id"], "fb.col('id') in expressions"),

@@ -63,5 +63,7 @@ def epoch_of(position: Any) -> int:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, str) and len(value) > 22:
+        return repr(f"{value[:15]}…")
     text = repr(value)
     return text if len(text) <= 24 else f"{text[:16]}…"

@@ -134,6 +134,14 @@ class IterationOps(FactOps):
         """Iterates over the first epoch with seed 0, as `iter()`."""
         return self.iter()
 
+    @explained(
+        None,
+        **for_torch.LOADERS,
+        epoch="jobs begin at epoch 0: epochs=n, and load_state_dict for a later beginning",
+        job_name='write job="train"',
+        processing_mode="leave it out: each sample comes once an epoch, to one consumer",
+        target_workers="leave it out: each worker of the service computes for the job",
+    )
     def distribute(
         self,
         service: Service | str,

@@ -17,16 +17,32 @@ from forebay._src.expr.expr import Expr
 from forebay._src.iteration import saving
 from forebay._src.schema import to_fields
 from forebay._src.site import site
-from forebay._src.sources import folder_layout, hub
-from forebay._src.usage import COMPRESSION, CREDENTIALS, THREADS, explained
+from forebay._src.sources import folder_layout, hf_files, hub
+from forebay._src.usage import COMPRESSION, CREDENTIALS, READERS, THREADS, explained
 from forebay.errors import DataError, InvalidPipelineError
 
 
+@explained("from_files(paths) has the columns path and bytes", **READERS)
 def from_files(paths: Paths) -> Dataset:
     """Whole files, one for each sample: columns `path` and `bytes`."""
     return _files("from_files", source="files", paths=arguments.paths(paths, "from_files"))
 
 
+@explained(
+    "from_image_folder(root) reads the files; decode_image, resize, shuffle and batch come behind it",
+    batch_size="put .batch(n) behind it",
+    class_names="a label is the place of its folder among the sorted names",
+    color_mode='put .decode_image("image", mode="L") behind it, of grayscale',
+    crop_to_aspect_ratio='put .resize("image", shorter=n).center_crop("image", n) behind it',
+    image_size='put .decode_image("image").resize("image", (height, width), antialias=False) behind it',
+    label_mode='put .with_column("label", fb.col("label").one_hot(n)) behind it, of "categorical"',
+    seed="leave it out: the seed is that of the iteration, as in iter(seed=1)",
+    shuffle="put .shuffle() behind it",
+    split="name the folder of the part: root + '/train'",
+    subset="put train, test = .split(0.8, seed=123) behind it",
+    transform="put .decode_image('image') and image ops behind it, or .map(fn)",
+    validation_split="put train, test = .split(0.8, seed=123) behind it",
+)
 def from_image_folder(root: PathLike) -> Dataset:
     """A folder with one folder for each class, as torchvision's `ImageFolder`.
 
@@ -48,6 +64,14 @@ def from_image_folder(root: PathLike) -> Dataset:
     return _files("from_image_folder", source="image_folder", root=folder)
 
 
+@explained(
+    'from_tar(paths, extensions=["jpg", "cls"]) reads these members alone',
+    **READERS,
+    handler="iter(on_error='skip') leaves samples out that fail",
+    nodesplitter="iter(consumers=(rank, world)) gives each rank its part",
+    resampled="iter(epochs=None) has no end",
+    shardshuffle="put .shuffle() behind it",
+)
 def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Dataset:
     """Tar shards, as WebDataset writes them: members with the same base name form one sample.
 
@@ -99,6 +123,7 @@ def from_tfrecord(
 
 @explained(
     'from_parquet(paths, columns=["a", "b"], filters=fb.col("a") > 5) reads these columns and rows alone',
+    **READERS,
     storage_options=CREDENTIALS,
 )
 def from_parquet(
@@ -205,12 +230,15 @@ def from_arrow(
     ...     table = pyarrow.table({"text": ["a", "b"]})
     ...     with pyarrow.ipc.new_stream(folder + "/data-00000-of-00001.arrow", table.schema) as writer:
     ...         writer.write_table(table)
-    ...     [row["text"] for row in from_arrow(folder + "/*.arrow")]
+    ...     [row["text"] for row in from_arrow(folder + "/data-*.arrow")]
     ['a', 'b']
     """
-    return _tables("from_arrow", "arrow", paths, columns, nullable, partitioning, merge_schemas)
+    named = arguments.paths(paths, "from_arrow")
+    hf_files.check_caches(named, "from_arrow")
+    return _tables("from_arrow", "arrow", named, columns, nullable, partitioning, merge_schemas)
 
 
+@explained()
 def load(path: PathLike, *, partial: bool = False) -> Dataset:
     """Samples that `Dataset.save` wrote to a folder, in their order.
 
@@ -237,7 +265,7 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
     return _files("load", source=format, paths=patterns, columns=None, nullable=None)
 
 
-@explained("from_text(paths)", buffer_size=THREADS, compression_type=COMPRESSION, num_parallel_reads=THREADS)
+@explained("from_text(paths)", **READERS, buffer_size=THREADS, compression_type=COMPRESSION, num_parallel_reads=THREADS)
 def from_text(paths: Paths) -> Dataset:
     r"""Lines of text files, without their line ends: column `text`. A byte order mark before the first is left out.
 
@@ -254,13 +282,13 @@ def from_text(paths: Paths) -> Dataset:
 
 @explained(
     'from_jsonl(paths, schema={"x": "int64?"}) reads these fields',
+    **READERS,
     columns='write schema={"x": "int64?"}, or put .select("x") behind it',
     compression_type=COMPRESSION,
     data_files="name the files first: from_jsonl(paths)",
     field='nested fields have dotted names: put .select("data.x") behind it',
-    split="name the files of the part",
+    lines="leave it out: each line is an object",
     storage_options=CREDENTIALS,
-    streaming="leave it out: files are always streamed",
 )
 def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Dataset:
     """JSON objects, one on each line; nested fields have dotted names. Blank lines at the end are no rows.
