@@ -103,7 +103,7 @@ def test_all_of_them_is_no_number():
             call()
 
 
-def test_a_type_error_from_within_is_nobody_s_usage(monkeypatch):
+def test_a_type_error_from_within_is_no_fault_of_the_call(monkeypatch):
     def wrong(*_: Any) -> None:
         raise TypeError("from within")
 

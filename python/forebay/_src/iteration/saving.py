@@ -98,7 +98,7 @@ def options(
 
 
 def write(pipeline: _native.Pipeline, iterator: DatasetIterator, path: str, options: Options) -> Saved:
-    """Writes all samples of an iterator, beginning after those that the folder already holds."""
+    """Writes all samples of an iterator, beginning after the samples that the folder already holds."""
     writer = _native.SavedWriter.begin(path, pipeline, *options)
     try:
         if writer.state is not None:
@@ -149,7 +149,9 @@ def files_in(path: str, partial: bool) -> _native.SavedFolder:
             "load: these are MDS files, which load() does not read", {"folder": path, "hint": hint}
         )
     if not found.complete and not (partial and found.patterns):
-        hint = "wait for it, or load what is there with partial=True; if nobody saves there any more, save() goes on"
+        hint = (
+            "wait for it, or load its finished part with partial=True; if no other process saves there, save() goes on"
+        )
         message = f"load: this is being saved: {found.files} files are there so far"
         raise UnavailableError(message, {"folder": path, "hint": hint})
     return found
