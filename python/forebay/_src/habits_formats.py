@@ -93,7 +93,6 @@ STORES: Mapping[str, str] = {
     "oss": _SAME_AS_S3.replace(
         "{1}", "https://BUCKET.s3.oss-REGION.aliyuncs.com, AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true"
     ),
-    "r2": _SAME_AS_S3.replace("{1}", "https://ACCOUNT.r2.cloudflarestorage.com"),
     "s3n": "write s3://{0}",
     "sftp": _MOUNTED,
     "ssh": _MOUNTED,

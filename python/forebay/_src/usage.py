@@ -13,7 +13,9 @@ from typing import ParamSpec, TypeVar
 _NOT_SHOWN = ("self", "keep_position", "name")
 #: What to write for arguments that functions of many libraries have.
 THREADS = "leave it out: all threads are used, and iter(threads=n) limits them"
-CREDENTIALS = "credentials come from the environment, such as AWS_ACCESS_KEY_ID: docs/stores.md"
+CREDENTIALS = (
+    'write fb.storage_options("s3://bucket", {...}) before, or set AWS_PROFILE or AWS_ACCESS_KEY_ID: docs/stores.md'
+)
 COMPRESSION = "leave it out: the first bytes of a file say how it is compressed"
 #: What to write for arguments that readers of other libraries have.
 READERS = {

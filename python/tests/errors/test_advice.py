@@ -110,7 +110,7 @@ def test_arguments_of_other_libraries_say_what_to_write(call, says):
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        ("r2://bucket/{a,b}.parquet", "s3://bucket/{a,b}.parquet, with AWS_ENDPOINT_URL=https://ACCOUNT.r2."),
+        ("minio://bucket/{a,b}.parquet", "s3://bucket/{a,b}.parquet, with AWS_ENDPOINT_URL=http://HOST:9000"),
         ("oci://bucket/a.parquet", "compat.objectstorage.REGION.oci.customer-oci.com, AWS_REGION"),
         ("oss://bucket/a.parquet", "https://BUCKET.s3.oss-REGION.aliyuncs.com, AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true"),
         ("hdfs://name/a.parquet", "mount it as a folder"),

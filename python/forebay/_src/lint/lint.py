@@ -177,7 +177,7 @@ def _of_script(error: ForebayError) -> Finding:
     rule = "shuffle-behind-batch" if error.message.startswith("shuffle comes after batch") else "invalid-pipeline"
     of_function = isinstance(error, FunctionError)
     hint = error.hint or (
-        "run the script for the traceback" if of_function else "see help() of the op for what it takes"
+        "run the script for the traceback" if of_function else "see help() of the op for its arguments"
     )
     return Finding(rule, "error", file or None, int(line) if line.isdigit() else 0, "", error.message, hint)
 

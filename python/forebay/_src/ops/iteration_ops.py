@@ -254,8 +254,9 @@ class IterationOps(FactOps):
             epochs: The number of epochs, one after the other.
             threads: As for `iter`, without a service.
             format: The format of the files: `"arrow"` (record batches of about a megabyte), `"parquet"`, `"tar"` (as
-                WebDataset reads it: a member for each column, whose name is the extension) or `"mds"` (as
-                `streaming.StreamingDataset` reads it). docs/saving.md says how each type is stored.
+                WebDataset reads it: a member for each column, whose name is the extension), `"mds"` (as
+                `streaming.StreamingDataset` reads it), `"jsonl"`, `"csv"` or `"tfrecord"` (of `tf.train.Example`).
+                docs/saving.md says how each type is stored, and which formats refuse it.
             compression: Of Parquet files: `"zstd"` (the default) or `"snappy"`.
             file_bytes: The least bytes in memory of the samples of a file, except the last file. Default: 256 MiB, for
                 MDS files 64 MiB.

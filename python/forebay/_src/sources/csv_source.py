@@ -10,13 +10,9 @@ from forebay._src.arguments import Paths
 from forebay._src.dataset import Dataset
 from forebay._src.schema import to_fields
 from forebay._src.site import warn
-from forebay._src.sources.file_sources import _files
+from forebay._src.sources.file_sources import NULL, _files
 from forebay._src.usage import COMPRESSION, CREDENTIALS, READERS, explained
 from forebay.errors import InvalidPipelineError
-
-#: The texts that mean a missing number, if the user gives none.
-NULL = ("", "NA", "N/A", "n/a", "#N/A", "null", "NULL")
-
 
 _COLUMNS = 'write columns=["a", "b"]'
 

@@ -19,7 +19,10 @@ from forebay._src.schema import to_fields
 from forebay._src.site import site
 from forebay._src.sources import folder_layout, hf_files, hub
 from forebay._src.usage import COMPRESSION, CREDENTIALS, READERS, THREADS, explained
-from forebay.errors import DataError, InvalidPipelineError
+from forebay.errors import InvalidPipelineError
+
+#: The texts that mean a missing value in a CSV file, if the user gives none.
+NULL = ("", "NA", "N/A", "n/a", "#N/A", "null", "NULL")
 
 
 @explained("from_files(paths) has the columns path and bytes", **READERS)
@@ -51,9 +54,9 @@ def from_image_folder(root: PathLike) -> Dataset:
     Images are the files that end in jpg, jpeg, png, webp, bmp, gif, tif, tiff or ppm, in any case. `decode_image` reads
     JPEG, PNG and WebP: for the others use `map` with your own decoder, such as Pillow, or convert them once.
 
-    Where folders of this machine are splits (`train`, `val`, `test`, … with the folders of classes in them), name one
-    of them. A `metadata.csv` beside the images, as Hugging Face's `imagefolder` reads it, is not read: a warning says
-    how to join it.
+    Where the folders are splits (`train`, `val`, `test`, … with the folders of classes in them), name one of them. A
+    `metadata.csv` beside the images, as Hugging Face's `imagefolder` reads it, is not read: a warning says how to join
+    it.
 
     Raises:
         InvalidPipelineError: The folders of this folder are splits.
@@ -102,9 +105,11 @@ def from_tfrecord(
     Args:
         paths: The files.
         features: The features to parse of each `tf.train.Example` or `SequenceExample`: `{"name": dtype}` or `{"name":
-            (dtype, shape)}`, or `"infer"` to look at the first records. Default: none; the one column, `record`, has
-            the bytes. `"int64?"` may be missing; `("int64?", [None])` is an empty list if a record has none. A feature
-            list is `("int64", [None])` if each step has one value, and `("int64", [None, 4])` if each has four.
+            (dtype, shape)}`, or `"infer"` to look at the first records: a feature with one value in each of them is a
+            single value, and any other is a list of any length. Default: none; the one column, `record`, has the bytes.
+            `"int64?"` may be missing; `("int64?", [None])` is an empty list if a record has none. A list of texts is
+            `("string", [None])`. A feature list is `("int64", [None])` if each step has one value, and `("int64",
+            [None, 4])` if each has four.
         verify: Whether checksums are verified.
     """
     given: dict[str, Any] = {}
@@ -143,9 +148,10 @@ def from_parquet(
     Args:
         paths: The files.
         columns: The columns to read; others are not even fetched. Default: all.
-        nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default: the
-            columns that the file's schema marks optional, except those without missing values by the footers of up to
-            16 files, spread over all.
+        nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. A list of
+            numbers that is missing is an empty list in a column that is named here, because an array has no place for
+            it. Default: the columns that the file's schema marks optional, except those without missing values by the
+            footers of up to 16 files, spread over all, and no lists of numbers.
         partitioning: Whether folders `key=value` below a folder, or matched by a pattern, are columns: int64 if all
             values are whole numbers, else texts. With None, only the columns of the files are read.
         merge_schemas: Whether files may differ in their columns. Then the footers of all files are read, here and once:
@@ -218,8 +224,8 @@ def from_arrow(
     Args:
         paths: The files.
         columns: The columns to decode. Default: all.
-        nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default:
-            those that the first file marks so (writers mark all columns by default).
+        nullable: The columns that may have missing values, as in `from_parquet`. Default: those that the first file
+            marks so (writers mark all columns by default), and no lists of numbers.
         partitioning: Whether folders `key=value` are columns, as in `from_parquet`.
         merge_schemas: Whether files may differ in their columns, as in `from_parquet`.
 
@@ -242,8 +248,8 @@ def from_arrow(
 def load(path: PathLike, *, partial: bool = False) -> Dataset:
     """Samples that `Dataset.save` wrote to a folder, in their order.
 
-    Arrow and Parquet files yield the columns that were saved. Tar archives yield the columns of `from_tar`. With
-    several writers the samples of the first come first, then those of the second.
+    The columns and their types are those that were saved; tar archives yield the columns of `from_tar`. With several
+    writers the samples of the first come first, then those of the second.
 
     Args:
         path: The folder, here or in a store.
@@ -254,15 +260,28 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
         UnavailableError: The folder is incomplete, and `partial` is false.
 
     >>> import tempfile
+    >>> import forebay as fb
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     saved = fb.range(100).shuffle().save(folder, seed=3)
     ...     [int(row["id"]) for row in load(folder)] == [int(row["id"]) for row in fb.range(100).shuffle().iter(seed=3)]
     True
     """
-    format, patterns = saving.files_in(saving.folder(path, "load"), arguments.flag(partial, "load", "partial"))
-    if format == "tar":
-        return _files("load", source="tar", paths=patterns, extensions=None)
-    return _files("load", source=format, paths=patterns, columns=None, nullable=None)
+    found = saving.files_in(saving.folder(path, "load"), arguments.flag(partial, "load", "partial"))
+    files: dict[str, Any] = {"source": found.format, "paths": found.patterns}
+    if found.format == "tar":
+        return _files("load", **files, extensions=None)
+    if found.format in ("arrow", "parquet"):
+        return _files("load", **files, columns=None, nullable=None)
+    fields, types = saving.as_read(found.schema, found.format)
+    if found.format == "tfrecord":
+        ds = _files("load", **files, verify=True, features=fields)
+    elif found.format == "csv":
+        has_texts = any(field["kind"] == "utf8" for field in fields)
+        how = {"header": True, "delimiter": ",", "quote": '"', "null": NULL, "multiline": has_texts, "columns": None}
+        ds = _files("load", **files, **how, fields=fields)
+    else:
+        ds = _files("load", **files, fields=fields)
+    return ds.cast(types) if types else ds
 
 
 @explained("from_text(paths)", **READERS, buffer_size=THREADS, compression_type=COMPRESSION, num_parallel_reads=THREADS)
@@ -278,49 +297,6 @@ def from_text(paths: Paths) -> Dataset:
     ['one line', 'another']
     """
     return _files("from_text", source="text", paths=arguments.paths(paths, "from_text"))
-
-
-@explained(
-    'from_jsonl(paths, schema={"x": "int64?"}) reads these fields',
-    **READERS,
-    columns='write schema={"x": "int64?"}, or put .select("x") behind it',
-    compression_type=COMPRESSION,
-    data_files="name the files first: from_jsonl(paths)",
-    field='nested fields have dotted names: put .select("data.x") behind it',
-    lines="leave it out: each line is an object",
-    storage_options=CREDENTIALS,
-)
-def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Dataset:
-    """JSON objects, one on each line; nested fields have dotted names. Blank lines at the end are no rows.
-
-    Files may be compressed with gzip, zstd, bzip2 or xz.
-
-    Args:
-        paths: The files.
-        schema: The fields to read: `{"name": dtype}` or `{"name": (dtype, shape)}`. `"int64?"` may be missing, and
-            `("int64?", [None])` is an empty list if a line has none. A `"string"` is a text as it is, and any other
-            value as its JSON text. Default: the fields of the first 100 lines, or of up to 10,000 lines (4 MiB) while a
-            field has only nulls and empty lists; a list of numbers that some of them lack is read as text.
-
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = pathlib.Path(folder, "a.jsonl").write_text('{"n": 1, "more": {"x": [0]}}')
-    ...     ds = from_jsonl(folder + "/*.jsonl", schema={"n": "float32", "more": "string", "of": "int64?"})
-    ...     [dict(row) for row in ds]
-    [{'n': np.float32(1.0), 'more': '{"x": [0]}', 'of': None}]
-    """
-    fields = None if schema is None else to_fields("from_jsonl", schema)
-    try:
-        return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"), fields=fields)
-    except DataError as error:
-        told = error.message.endswith("not an object") or "EOF while parsing" in error.message
-        if not told or str(error.context.get("file_line")) != "1":
-            raise
-        hint = (
-            "if the file is one JSON document, write its objects as lines: "
-            "'\\n'.join(map(json.dumps, json.load(open(path)))); docs/recipes/detection.md does so with COCO's"
-        )
-        raise DataError(error.message, {**error.context, "hint": hint}) from None
 
 
 def _files(op: str, **source: Any) -> Dataset:
