@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--memory", help="of each worker, for what is kept, which has no folder then")
+    parser.add_argument("--memory", help="of each worker, for kept rows, which then have no folder")
     arguments = parser.parse_args()
     from forebay._src.bench.data import photos  # type: ignore[import-not-found]
 

@@ -78,7 +78,7 @@ class Reader(threading.Thread):
         for key in want.keys() | got.keys():
             if not np.array_equal(got.get(key), want.get(key)):
                 raise AssertionError(
-                    f"{key} of batch {self.batches} of {self.job} is not what is due: {differ(got, want, key)}"
+                    f"{key} of batch {self.batches} of {self.job} is not the expected one: {differ(got, want, key)}"
                 )
         self.batches += 1
 

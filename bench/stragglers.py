@@ -59,7 +59,7 @@ def main() -> None:
     ideal = healthy * n / (n - 1 + 1 / FACTOR)
     raced = max(r[1][1] for r in rounds)
     print(f"healthy {healthy:.2f} s; one of {n} workers {FACTOR} x slower {slowed:.2f} s, {slowed / healthy:.2f} x")
-    print(f"ideal for what is left {ideal:.2f} s, so {slowed / ideal:.2f} x; {raced} splits were raced")
+    print(f"ideal for the rest {ideal:.2f} s, so {slowed / ideal:.2f} x; {raced} splits were raced")
     if arguments.json:
         figures = {
             "workers": n,

@@ -18,7 +18,6 @@ import json
 import os
 import platform
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -29,17 +28,12 @@ from pathlib import Path
 
 import forebay as fb
 import numpy as np
+from forebay._src.selftest.relay import free_port
 
 PICTURE = Path(__file__).parent / "data" / "picture.jpg"
 PICTURES, ROWS, BATCH, SIDE = 2000, 2048, 64, 224
 TICKS = os.sysconf("SC_CLK_TCK")
 FOREBAY = str(Path(sys.executable).parent / "forebay")
-
-
-def free_port() -> int:
-    """Returns a port that no process listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def cpu_seconds(pids: list[int]) -> float:

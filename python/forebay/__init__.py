@@ -42,7 +42,6 @@ from forebay._src.sources.file_sources import (
     from_arrow,
     from_files,
     from_image_folder,
-    from_jsonl,
     from_parquet,
     from_tar,
     from_text,
@@ -50,9 +49,11 @@ from forebay._src.sources.file_sources import (
     load,
 )
 from forebay._src.sources.hf_source import from_hf
+from forebay._src.sources.json_sources import from_json, from_jsonl
 from forebay._src.sources.library_sources import from_array_record, from_lance
 from forebay._src.sources.memory_sources import from_dict, from_generator, from_map_dataset, from_numpy, range
 from forebay._src.sources.mix_schedule import Schedule, schedule
+from forebay._src.sources.store_settings import storage_options
 from forebay._src.sources.stored_sources import from_litdata, from_mds, from_megatron, from_tokens
 from forebay._src.sources.table_sources import from_table
 
@@ -98,6 +99,7 @@ __all__ = [
     "from_generator",
     "from_hf",
     "from_image_folder",
+    "from_json",
     "from_jsonl",
     "from_lance",
     "from_litdata",
@@ -118,6 +120,7 @@ __all__ = [
     "range",
     "schedule",
     "stack",
+    "storage_options",
     "trace",
     "trace_otel",
     "up",

@@ -127,11 +127,13 @@ class SavedFolder:
     """The contents of a folder of `save`."""
 
     format: str
+    schema: str
     patterns: list[str]
     files: int
     rows: int
     complete: bool
 
+def names_in(folder: str, most: int) -> list[tuple[str, bool]]: ...
 def saved(folder: str) -> SavedFolder | None: ...
 def cores() -> int: ...
 def why_in_process(waited_s: float, step_s: float, batches: int, ops: Sequence[tuple[str, float]]) -> str: ...

@@ -65,6 +65,8 @@ mod _native {
     #[pymodule_export]
     use crate::service::{ServiceClient, cores, why_in_process};
     #[pymodule_export]
+    use crate::sources::folders::names_in;
+    #[pymodule_export]
     use crate::trace::{trace_now, trace_of_batch, trace_start, trace_stop};
 
     #[pymodule_init]

@@ -141,6 +141,8 @@ fn files(format: &str, compression: Option<&str>, bytes: u64) -> Result<Files> {
 pub(crate) struct SavedFolder {
     /// The format of its files.
     format: &'static str,
+    /// Its columns, as JSON.
+    schema: String,
     /// The patterns of the files that count, in order.
     patterns: Vec<String>,
     /// The number of files that count.
@@ -157,8 +159,11 @@ pub(crate) fn saved(py: Python<'_>, folder: &str) -> PyResult<Option<SavedFolder
     let interrupt = Arc::<Interrupt>::default();
     interrupt.run(py, || {
         let Some(found) = open(folder, interrupt.poll())? else { return Ok(None) };
-        let format = found.heads.first().map_or("", |head| head.files.format.name());
+        let first = found.heads.first();
+        let format = first.map_or("", |head| head.files.format.name());
+        let schema = serde_json::to_string(first.map_or(&[][..], |head| &head.schema[..]))
+            .map_err(|e| Error::internal(format!("a schema: {e}")))?;
         let ((files, rows), complete) = (found.so_far(), found.is_complete());
-        Ok(Some(SavedFolder { format, patterns: found.patterns(), files, rows, complete }))
+        Ok(Some(SavedFolder { format, schema, patterns: found.patterns(), files, rows, complete }))
     })
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import tarfile
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from buckets import s3_server
+from buckets import credentials, put, s3_server
 from pictures import encoded, picture
 
 
@@ -34,6 +36,15 @@ def service() -> Iterator[fb.Service]:
     """Two workers of one thread, for all tests of a file."""
     with fb.up(workers=2, threads=1) as service:
         yield service
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Any]:
+    """Starts dispatchers and workers as processes of their own."""
+    from secured import Fleet
+
+    with contextlib.closing(Fleet(tmp_path)) as fleet:
+        yield fleet
 
 
 @pytest.fixture(scope="session")
@@ -136,3 +147,32 @@ def world(operated: Any) -> Any:
     operated.fluid.percent, operated.fluid.holds = "100.0%", set()
     operated.namespaces += 1
     return World(operated.cluster, operated.fluid, operated.operator, f"ns-{operated.namespaces}")
+
+
+@pytest.fixture(scope="session")
+def mount_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the files that mounts show."""
+    from mounts import FILES
+
+    root = tmp_path_factory.mktemp("files")
+    for name, body in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(body)
+    return root
+
+
+@pytest.fixture(scope="session")
+def mount_bucket(moto: str) -> str:
+    """A prefix of a bucket with these files."""
+    from mounts import FILES
+
+    put(moto, "mounted")
+    for name, body in FILES.items():
+        put(moto, f"mounted/train/{urllib.parse.quote(name)}", body)
+    return "s3://mounted/train"
+
+
+@pytest.fixture
+def s3(moto: str) -> dict[str, str]:
+    """Settings for the S3 server."""
+    return credentials(moto)

@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import ssl
 import subprocess
 import threading
@@ -21,6 +20,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from forebay._src.selftest.relay import free_port
 
 Json = dict[str, Any]
 #: The seconds after which a condition must be true.
@@ -38,12 +39,6 @@ class ApiError(Exception):
     def __init__(self, code: int, said: str) -> None:
         super().__init__(f"{code}: {said}")
         self.code = code
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def wait_for(what: str, condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import forebay as fb
+import numpy as np
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -70,6 +72,12 @@ class Authority:
         form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         made.key.write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
         return made
+
+
+def without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removes the security settings from this process's environment."""
+    for variable in ("TLS_CA", "TLS_CERT", "TLS_KEY", "TLS_NAME", "TOKEN", "TOKEN_FILE"):
+        monkeypatch.delenv(f"FOREBAY_{variable}", raising=False)
 
 
 def clean() -> dict[str, str]:
@@ -134,3 +142,16 @@ class Fleet:
 
 def ready(service: fb.Service, workers: int) -> bool:
     return sum(w.state in ("idle", "working") for w in service.workers()) >= workers
+
+
+def wide(row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {"x": np.full((64, 300), row["id"], np.uint8), "small": row["id"] * 2}
+
+
+def pictures() -> fb.Dataset:
+    """Returns large columns (lent, or sent apart) and small ones, and a function that travels as a blob."""
+    return fb.range(300).shuffle().map(wide, schema={"x": ("uint8", (64, 300)), "small": "int64"}).batch(16)
+
+
+def numbers(rows: int = 4000) -> fb.Dataset:
+    return fb.range(rows).shuffle().with_column("x", fb.col("id") * 0.5).batch(16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import forebay as fb
 import numpy as np
 import soundfile
 
@@ -82,3 +83,14 @@ def powers(
 def hann(length: int) -> Any:
     """Returns the periodic Hann window."""
     return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(length) / length)
+
+
+def only(ds: fb.Dataset) -> np.ndarray[Any, Any]:
+    """Returns the sound, or the spectrum, of the first row."""
+    return next(iter(ds))["audio"]
+
+
+def close_to(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], bound: float) -> None:
+    """Compares two arrays within a bound."""
+    assert got.shape == want.shape
+    assert np.abs(got - want).max() < bound

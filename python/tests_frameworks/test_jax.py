@@ -20,12 +20,6 @@ from jax.sharding import NamedSharding, PartitionSpec  # noqa: E402
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="module")
-def service():
-    with fb.up(workers=1) as service:
-        yield service
-
-
 def pipeline(known: bool = True) -> fb.Dataset:
     rows = fb.range(48).shuffle()
     return (rows if known else rows.filter(fb.col("id") < 40)).batch(4, drop_remainder=True)

@@ -66,12 +66,6 @@ def expected(ds, epochs=EPOCHS) -> list:
     return [b["id"].tolist() for epoch in range(epochs) for b in ds.iter(seed=1, epoch=epoch)]
 
 
-@pytest.fixture(scope="module")
-def service():
-    with fb.up(workers=1) as service:
-        yield service
-
-
 @pytest.mark.parametrize("on_service", [False, True])
 @pytest.mark.parametrize("which", PIPELINES)
 @pytest.mark.parametrize("how", LOADERS)

@@ -3,6 +3,8 @@
 //!
 //! Not part of the public interface: only `crates/sim` uses it. It makes no decisions of its own.
 
+mod borrower;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +14,9 @@ use forebay_data::Chunk;
 use forebay_exec::{Budget, Delivery, Executable, KnownSkips, Merge, Position, SkippedSample};
 use forebay_plan::{Ending, Floor};
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{ConsumerStream, JobDefinition, JobKey, Return, Ticket, consumer_event};
-use tokio::sync::mpsc::UnboundedReceiver;
+use forebay_proto::{JobDefinition, JobKey, Ticket, consumer_event};
 
 use crate::fetch::attempt::{FetchAttempt, FetchError, NextAction, classify};
-use crate::fetch::loans::{Loan, Loans, StreamLoans};
 use crate::fetch::remaining_ops::{run_remaining_ops, schema_after};
 use crate::local_worker::LocalWorkerSlot;
 use crate::session::protocol::ConsumerProtocol;
@@ -25,6 +25,7 @@ use crate::stream::progress::{ConsumerProgress, Next};
 use crate::stream::reorder_buffer::{Head, ReorderBuffer};
 use crate::stream::shared::{SessionState, StreamState};
 use crate::stream::step_sync::StepSync;
+pub use borrower::{Borrowed, Borrower, Borrowing};
 
 /// The key of local workers in the simulation.
 const LOCAL_KEY: [u8; 16] = [1; 16];
@@ -73,50 +74,6 @@ pub enum Polled {
     Wait,
     /// The last epoch is over.
     Over,
-}
-
-/// The loans of one worker to a process on its host.
-pub struct Borrower {
-    loans: Arc<Loans>,
-    returns: UnboundedReceiver<Return>,
-}
-
-/// The loans of one stream. Dropping it ends the stream.
-pub struct Borrowing(StreamLoans);
-
-/// One loan. Dropping it returns the loan.
-pub struct Borrowed {
-    _loan: Loan,
-}
-
-impl Borrower {
-    /// Creates the borrower that the worker numbered `reader`.
-    pub fn new(reader: u64) -> Self {
-        let (loans, returns) = Loans::new(reader);
-        Self { loans, returns }
-    }
-
-    /// Begins a stream.
-    pub fn stream(&self) -> Borrowing {
-        Borrowing(self.loans.stream())
-    }
-
-    /// Returns the messages to the worker.
-    pub fn take_returns(&mut self) -> Vec<Return> {
-        std::iter::from_fn(|| self.returns.try_recv().ok()).collect()
-    }
-}
-
-impl Borrowing {
-    /// Returns the name of the stream in the request to the worker.
-    pub fn reader(&self) -> ConsumerStream {
-        self.0.reader()
-    }
-
-    /// Takes a loan that arrived on the stream.
-    pub fn take(&mut self, loan: u64) -> Borrowed {
-        Borrowed { _loan: self.0.take(loan) }
-    }
 }
 
 /// The options of a consumer.

@@ -48,7 +48,10 @@ fn manifests() -> Vec<(String, PathBuf)> {
 #[test]
 fn edges_are_those_of_the_table() {
     let allowed = allowed();
-    for (name, manifest) in manifests() {
+    let crates: BTreeMap<_, _> = manifests().into_iter().collect();
+    let unknown: Vec<_> = allowed.keys().filter(|name| !crates.contains_key(*name)).collect();
+    assert!(unknown.is_empty(), "the table names {unknown:?}, which are no crates");
+    for (name, manifest) in crates {
         let mut uses = used(&manifest);
         uses.remove("core");
         let may = if name == "core" { BTreeSet::new() } else { allowed.get(&name).cloned().unwrap_or_default() };

@@ -224,7 +224,7 @@ impl Volume {
                 {
                     tracing::warn!(
                         volume = self.record.volume,
-                        "nobody can serve the mount: programs get an error now"
+                        "no process can serve the mount: programs get an error now"
                     );
                     self.let_go(node);
                 }

@@ -341,6 +341,9 @@ impl Schema {
         let names: Vec<_> = self.fields.iter().map(|f| f.name.as_str()).collect();
         let error = Error::new(ErrorKind::NotFound, format!("there is no column {name:?}"))
             .with("columns", if names.is_empty() { "(none)".to_owned() } else { names.join(", ") });
+        if let Some(field) = names.iter().find(|n| n.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))) {
+            return error.hint(format!("the fields of this struct are columns: write {field:?}, or rename it"));
+        }
         match names.iter().min_by_key(|n| edit_distance(n, name)).filter(|n| edit_distance(n, name) <= 2) {
             Some(near) => error.hint(format!("did you mean {near:?}?")),
             None => error,
@@ -421,6 +424,9 @@ mod tests {
         let e = digits().field("pgn").expect_err("no such column");
         assert_eq!(e.get("hint"), Some("did you mean \"png\"?"));
         assert_eq!(e.get("columns"), Some("__key__, png, raw"));
+        let images = Schema::new(vec![Field::new("image.bytes", Kind::Bytes)]).expect("one name");
+        let e = images.field("image").expect_err("a struct is no column");
+        assert_eq!(e.get("hint"), Some("the fields of this struct are columns: write \"image.bytes\", or rename it"));
     }
 
     #[test]

@@ -183,6 +183,9 @@ pub(crate) fn jsonl(data: &[u8]) {
     let b = Field { nullable: true, ..Field::new("b", Kind::Tensor { dtype: DType::Float32, shape: vec![None] }) };
     let given = [a, b, Field { nullable: true, ..Field::new("c", Kind::Utf8) }];
     read(Draft::Jsonl { paths: vec![kept.path.clone()], fields: Some(given.into()) });
+    for field in [None, Some("a".to_owned())] {
+        read(Draft::Json { paths: vec![kept.path.clone()], field, fields: None });
+    }
 }
 
 /// The first byte chooses the dialect of the file.
@@ -243,6 +246,7 @@ pub(crate) fn index(data: &[u8]) {
             fields: vec![Field::new("a", Kind::Bytes)],
             partitions: Vec::new(),
             merged: None,
+            empty_lists: Vec::new(),
             filter: None,
         },
         Source::Range { start: 0, stop: rows.unwrap_or(0).min(1 << 40) as i64, step: 1 },

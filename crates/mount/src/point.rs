@@ -174,7 +174,7 @@ fn empty(folder: &Path) -> Result<()> {
         None => Ok(()),
         Some(_) => Err(Error::new(ErrorKind::Conflict, "the folder for the mount is not empty")
             .with("folder", folder.display())
-            .hint("a mount would hide what is in it: name an empty folder")),
+            .hint("a mount would hide its content: name an empty folder")),
     }
 }
 

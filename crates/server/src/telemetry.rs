@@ -1,6 +1,6 @@
 //! Logs: to stderr, filtered by `FOREBAY_LOG`, coloured only for a terminal that wants it.
 
-#![expect(clippy::disallowed_methods, reason = "the environment says what is logged")]
+#![expect(clippy::disallowed_methods, reason = "the environment sets the level of the log")]
 
 use std::io::IsTerminal;
 

@@ -48,7 +48,7 @@ METHODS: Mapping[str, str] = {
     "sliding_window": "write window(size, stride=1, drop_remainder=True)",
     "sort_by": "write sort(column)",
     "sort_values": "write sort(column)",
-    "stft": "write spectrogram(column)",
+    "stft": "write spectrogram(column, n_fft=256, win_length=255, hop=128, power=1, edge=None): absolute values",
     "take_while": "itertools.takewhile(fn, ds) stops where you iterate",
     "time_masking": "write spec_augment(column, freq_masks=0)",
     "to_tf_dataset": "write to_tf()",
@@ -74,7 +74,9 @@ ELSEWHERE: Mapping[str, str] = {
     "assign": "write with_column(name, expression)",
     "batch_by_tokens": _BY_TOKENS,
     "batched": "write batch(n)",
-    "cast_column": "write cast(x='int32')",
+    "cast_column": "write cast(x='int32'); Audio: decode_audio(column, sample_rate=16000); Image: decode_image(column)",
+    "class_names": "a label is the place of its folder among the sorted names: sorted(os.listdir(root))",
+    "classes": "a label is the place of its folder among the sorted names: sorted(os.listdir(root))",
     "class_encode_column": "map with a dictionary gives each name its number",
     "collect": "write list(ds)",
     "column_names": "write list(ds.schema)",
@@ -150,6 +152,7 @@ ELSEWHERE: Mapping[str, str] = {
     "to_polars": _ROWS,
     "to_tfrecord": _NOT_WRITTEN,
     "to_tfrecords": _NOT_WRITTEN,
+    "to_tensor": "write normalize(column, mean=[0, 0, 0], std=[1, 1, 1], layout='CHW'), and to_torch() at the end",
     "to_tuple": "write select('jpg', 'cls'): samples are dictionaries",
     "to_pylist": "write list(ds)",
     "to_webdataset": "write save(folder, format='tar')",
@@ -168,34 +171,6 @@ ELSEWHERE: Mapping[str, str] = {
     "write_webdataset": "write save(folder, format='tar')",
 }
 
-_OF_TEXTS = "texts have it as .str.{}"
-_OF_ROWS = (
-    "an expression is of one sample: .list.{0}() is of its list, and the {0} of all samples is computed in a loop"
-)
-
-#: Of expressions.
-EXPRESSIONS: Mapping[str, str] = {
-    "alias": "with_column(name, expression) names it",
-    "apply": "write map(fn, reads=['x'], writes=['y'])",
-    "astype": "write cast('float32')",
-    "between": "write (x >= a) & (x <= b)",
-    **{name: _OF_TEXTS.format(f"{name}(...)") for name in ("contains", "ends_with", "lower", "match", "replace")},
-    **{name: _OF_TEXTS.format(f"{name}(...)") for name in ("slice", "split", "starts_with", "strip", "upper")},
-    "endswith": _OF_TEXTS.format("ends_with(...)"),
-    "fillna": "write fill_null(0)",
-    "is_in": "write isin([...])",
-    "is_not_null": "write ~x.is_null()",
-    "isna": "write is_null()",
-    "isnull": "write is_null()",
-    "map": "write map(fn, reads=['x'], writes=['y']); of a dictionary, lookup({...})",
-    "replace_strict": "write lookup({...})",
-    **{name: _OF_ROWS.format(name) for name in ("max", "mean", "min", "sum")},
-    "notna": "write ~x.is_null()",
-    "notnull": "write ~x.is_null()",
-    "startswith": _OF_TEXTS.format("starts_with(...)"),
-    "where": "write fb.where(condition, yes, no)",
-}
-
 #: Of iterators.
 ITERATORS: Mapping[str, str] = {
     "get_next": "write next(it)",
@@ -210,6 +185,7 @@ ITERATORS: Mapping[str, str] = {
 FUNCTIONS: Mapping[str, str] = {
     "AUTOTUNE": "leave it out: threads and prefetching are chosen here",
     "choose_from_datasets": _CHOOSE,
+    "concat": "write fb.concatenate([a, b]) of datasets, fb.concat_str of texts, fb.stack of numbers side by side",
     "concatenate_datasets": _CHAIN,
     "from_huggingface": "write from_hf(dataset)",
     "from_list": "write from_dict({'x': [...]}), or from_map_dataset(rows)",
@@ -242,21 +218,23 @@ READERS: Mapping[str, str] = {
     "TextLineDataset": "write from_text(paths)",
     "WebDataset": "write from_tar(paths)",
     "from_coco": _COCO,
-    "from_json": "write from_jsonl(paths)",
     "from_feather": "write from_arrow(paths)",
     "from_tensors": "write from_numpy({'x': x[None]})",
     "from_webdataset": "write from_tar(paths)",
     "image_dataset_from_directory": "write from_image_folder(root)",
     "list_files": "write from_files(pattern); the other sources accept patterns, too",
     "split_dataset_by_node": "write iter(consumers=(rank, world)), or to_torch(consumers='auto'), which finds its rank",
-    "text_dataset_from_directory": "write from_files(root + '/*/*.txt'); the column path has the folder's name",
+    "text_dataset_from_directory": (
+        "write from_files(root + '/*/*.txt').with_column('text', fb.col('bytes').cast(str)).with_column('label', "
+        "fb.col('path').str.split('/', -2).lookup({'neg': 0, 'pos': 1}, default=-1))"
+    ),
     "timeseries_dataset_from_array": "write from_numpy({'x': series}).window(size, stride=1)",
-    "load_from_disk": "write from_hf(datasets.load_from_disk(folder)), or from_arrow(folder + '/*.arrow')",
+    "load_from_disk": "write from_hf(datasets.load_from_disk(folder)), or from_arrow(folder + '/data-*.arrow')",
     "make_batched_features_dataset": "write from_tfrecord(paths, features={...})",
     "make_csv_dataset": "write from_csv(paths)",
     "read_csv": "write from_csv(paths)",
     "read_images": "write from_files(paths), or from_image_folder(root)",
-    "read_json": "write from_jsonl(paths)",
+    "read_json": "write from_jsonl(paths) for an object in each line, from_json(paths) for an array of objects",
     "read_parquet": "write from_parquet(paths)",
     "read_text": "write from_text(paths)",
     "read_tfrecords": "write from_tfrecord(paths)",

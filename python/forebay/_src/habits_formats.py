@@ -57,6 +57,7 @@ FORMATS: Mapping[str, str] = {
         "files with a header"
     ),
     "SqlDataset": _SQL,
+    "audio_dataset_from_directory": _AUDIO,
     "from_audio_folder": _AUDIO,
     "from_audiofolder": _AUDIO,
     "from_binary_files": "write from_files(paths)",
@@ -77,7 +78,7 @@ FORMATS: Mapping[str, str] = {
     "read_table": "write from_table(table)",
 }
 
-_SAME_AS_S3 = "write s3://{0}, with AWS_ENDPOINT_URL={1} and the keys of that store in the environment"
+_SAME_AS_S3 = "write s3://{0}, with AWS_ENDPOINT_URL={1}, AWS_REGION and the keys of that store in the environment"
 _MOUNTED = "mount it as a folder and name files there, or copy the files to a disk or a store"
 
 #: By scheme: what to write for the addresses of stores. `{0}` is the part behind the scheme.
@@ -88,9 +89,10 @@ STORES: Mapping[str, str] = {
     "gcs": "write gs://{0}",
     "hdfs": _MOUNTED,
     "minio": _SAME_AS_S3.replace("{1}", "http://HOST:9000"),
-    "oci": _SAME_AS_S3.replace("{1}", "https://NAMESPACE.compat.objectstorage.REGION.oraclecloud.com"),
-    "oss": _SAME_AS_S3.replace("{1}", "https://oss-REGION.aliyuncs.com"),
-    "r2": _SAME_AS_S3.replace("{1}", "https://ACCOUNT.r2.cloudflarestorage.com"),
+    "oci": _SAME_AS_S3.replace("{1}", "https://NAMESPACE.compat.objectstorage.REGION.oci.customer-oci.com"),
+    "oss": _SAME_AS_S3.replace(
+        "{1}", "https://BUCKET.s3.oss-REGION.aliyuncs.com, AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true"
+    ),
     "s3n": "write s3://{0}",
     "sftp": _MOUNTED,
     "ssh": _MOUNTED,
@@ -105,6 +107,8 @@ def of_store(path: str) -> str | None:
     >>> of_store("gcs://bucket/a.parquet")
     'write gs://bucket/a.parquet'
     """
+    if path.startswith("pipe:"):
+        return "no command is run: write the address that the command reads, s3://..., gs://... or https://..."
     scheme, _, rest = path.partition(":/")
     advice = STORES.get(scheme) if rest else None
     # The address may have braces of its own.

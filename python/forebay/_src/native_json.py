@@ -17,7 +17,7 @@ def dumps(value: Any, op: str) -> str:
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        hint = {"hint": f"see help() of {op} for what it takes"}
+        hint = {"hint": f"see help() of {op} for its arguments"}
         raise InvalidPipelineError(f"{op}: an argument is of another type than it takes: {error}", hint) from None
     try:
         text.encode()

@@ -13,8 +13,27 @@ from typing import ParamSpec, TypeVar
 _NOT_SHOWN = ("self", "keep_position", "name")
 #: What to write for arguments that functions of many libraries have.
 THREADS = "leave it out: all threads are used, and iter(threads=n) limits them"
-CREDENTIALS = "credentials come from the environment, such as AWS_ACCESS_KEY_ID: docs/stores.md"
+CREDENTIALS = (
+    'write fb.storage_options("s3://bucket", {...}) before, or set AWS_PROFILE or AWS_ACCESS_KEY_ID: docs/stores.md'
+)
 COMPRESSION = "leave it out: the first bytes of a file say how it is compressed"
+#: What to write for arguments that readers of other libraries have.
+READERS = {
+    "batch_size": "put .batch(n) behind it",
+    "cache_dir": "leave it out: .cache() keeps rows",
+    "encoding": "files are UTF-8: convert others once, with iconv",
+    "engine": "leave it out: files are read here",
+    "limit": "put .take(n) behind it",
+    "n_rows": "put .take(n) behind it",
+    "nrows": "put .take(n) behind it",
+    "num_proc": THREADS,
+    "num_workers": THREADS,
+    "seed": "the seed is that of the iteration, as in iter(seed=1)",
+    "shuffle": "put .shuffle() behind it",
+    "split": "name the files of the part",
+    "streaming": "leave it out: files are always streamed",
+    "transform": "put ops, or .map(fn), behind it",
+}
 
 P = ParamSpec("P")
 R = TypeVar("R")

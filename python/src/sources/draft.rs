@@ -55,6 +55,11 @@ pub(crate) enum Files {
     Text {
         paths: Vec<String>,
     },
+    Json {
+        paths: Vec<String>,
+        field: Option<String>,
+        fields: Option<Vec<Field>>,
+    },
     Jsonl {
         paths: Vec<String>,
         fields: Option<Vec<Field>>,
@@ -141,6 +146,7 @@ impl TryFrom<Files> for Draft {
                 Draft::Arrow { paths, columns, nullable, together: Together { partitions: hive, merged: merge } }
             }
             Files::Text { paths } => Draft::Text { paths },
+            Files::Json { paths, field, fields } => Draft::Json { paths, field, fields },
             Files::Jsonl { paths, fields } => Draft::Jsonl { paths, fields },
             Files::Csv { paths, header, delimiter, quote, null, multiline, fields, columns } => Draft::Csv(CsvDraft {
                 paths,

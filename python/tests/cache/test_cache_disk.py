@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_while_it_keeps_rows(tmp_path):
             assert got == want
     with fb.up(workers=1, cache=folder, cache_memory="64KiB") as one:
         assert stream(ds.distribute(one, job=name(), seed=1, epochs=3)) == want
-    assert not list(folder.rglob("*.tmp")), "nobody left half a block behind"
+    assert not list(folder.rglob("*.tmp")), "no process left half a block behind"
 
 
 def test_a_cache_smaller_than_the_data_finds_what_fits(tmp_path):

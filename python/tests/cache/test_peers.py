@@ -8,7 +8,6 @@ import signal
 import socket
 import struct
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import forebay as fb
 import pytest
 from keeping import DEAR_ROWS, calls, dear, stream
 from pipelines import name
-from secured import Authority, Fleet, new_token, ready
+from secured import Authority, new_token, ready
 
 #: A computed row is on its worker's disk at once, in small blocks, and in no other place.
 KEEPS = ["--cache-memory", "0", "--cache-disk", "256KiB", "--cache"]
@@ -26,13 +25,6 @@ IN_MEMORY = ["--cache-memory", "64MiB"]
 FEW = DEAR_ROWS // 8
 PREFACE = b"forebay\x01"
 FAILED = 2
-
-
-@pytest.fixture
-def fleet(tmp_path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path)
-    yield fleet
-    fleet.close()
 
 
 def found(service: fb.Service, job: str) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import inspect
+import types
+
 import forebay as fb
 import numpy as np
 import pytest
@@ -46,6 +50,15 @@ def test_a_name_has_one_advice():
         (fb.range(1), "mosaic", "docs/recipes/detection.md#mosaic"),
         (fb.range(1), "copy_paste", "docs/recipes/detection.md#mosaic"),
         (fb.range(1), "to_webdataset", "save(folder, format='tar')"),
+        (fb.range(1), "class_names", "sorted(os.listdir(root))"),
+        (fb, "concat", "fb.concatenate([a, b])"),
+        (fb, "text_dataset_from_directory", ".lookup({'neg': 0, 'pos': 1}, default=-1)"),
+        (fb, "audio_dataset_from_directory", "decode_audio('bytes', sample_rate=16000)"),
+        (fb.col("x"), "cos", "map(fn, reads=['x'], writes=['y'])"),
+        (fb.col("x").str, "strptime", "datetime.strptime"),
+        (fb.col("x").list, "head", "slice(0, n)"),
+        (fb.col("x").dt, "dayofweek", "weekday()"),
+        (fb.range(1).distribute("host:1", job="x"), "state_dict", "it = iter(ds.distribute(...)); it.state_dict"),
     ],
 )
 def test_names_of_other_libraries_say_what_to_write(owner, name, says):
@@ -55,14 +68,55 @@ def test_names_of_other_libraries_say_what_to_write(owner, name, says):
     assert "did you mean" not in str(error.value)
 
 
+#: What has functions for users.
+OWNERS = [fb, fb.range(1), fb.col("x"), fb.col("x").str, fb.col("x").list, fb.col("x").dt]
+
+
+@pytest.mark.parametrize("owner", OWNERS, ids=lambda owner: type(owner).__name__)
+def test_a_wrong_call_of_any_function_says_what_to_write(owner):
+    names = fb.__all__ if owner is fb else [name for name in dir(type(owner)) if not name.startswith("_")]
+    functions = [getattr(owner, name) for name in names]
+    plain = (types.FunctionType, types.MethodType)
+    for function in (function for function in functions if isinstance(function, plain)):
+        if not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()):
+            with pytest.raises(TypeError, match=r"unexpected keyword argument '\w+'; \w+"):
+                function(no_such_argument=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: fb.from_image_folder("x", image_size=(180, 180)), 'resize("image", (height, width), antialias=False)'),
+        (lambda: fb.from_image_folder("x", validation_split=0.2), ".split(0.8, seed=123)"),
+        (lambda: fb.mix([], probabilities=[0.8, 0.2]), "write weights="),
+        (lambda: fb.mix([], stopping_strategy="all_exhausted"), '"all" for all_exhausted'),
+        (lambda: fb.from_csv("x", nrows=5), ".take(n)"),
+        (lambda: fb.up(num_workers=2), "workers=n"),
+        (lambda: fb.range(1).distribute("host:1", job="x", processing_mode="off"), "once an epoch"),
+        (lambda: fb.from_csv("x", parse_dates=["t"]), 'fb.col("when").str.to_time("s")'),
+        (lambda: fb.from_tar("x", shardshuffle=True), ".shuffle()"),
+        (lambda: fb.range(1).pack("id", block_size=8), "pack(column, 1024)"),
+        (lambda: fb.range(1).tokenize("id", "x", stride=128), "tokenizer.encode(text).overflowing"),
+        (lambda: fb.col("x").str.split(), "text.split()"),
+        (lambda: fb.col("x").str.replace("a.", "", regex=True), "re.sub"),
+    ],
+)
+def test_arguments_of_other_libraries_say_what_to_write(call, says):
+    with pytest.raises(TypeError) as error:
+        call()
+    assert says in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        ("r2://bucket/{a,b}.parquet", "s3://bucket/{a,b}.parquet, with AWS_ENDPOINT_URL=https://ACCOUNT.r2."),
-        ("oci://bucket/a.parquet", "compat.objectstorage"),
+        ("minio://bucket/{a,b}.parquet", "s3://bucket/{a,b}.parquet, with AWS_ENDPOINT_URL=http://HOST:9000"),
+        ("oci://bucket/a.parquet", "compat.objectstorage.REGION.oci.customer-oci.com, AWS_REGION"),
+        ("oss://bucket/a.parquet", "https://BUCKET.s3.oss-REGION.aliyuncs.com, AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true"),
         ("hdfs://name/a.parquet", "mount it as a folder"),
         ("gcs://bucket/a.parquet", "write gs://bucket/a.parquet"),
         ("dbfs:/mnt/a.parquet", "/dbfs/"),
+        ("pipe:aws s3 cp s3://bucket/a.tar -", "write the address that the command reads"),
     ],
 )
 def test_addresses_of_other_stores_say_what_to_write(address, says):
@@ -99,6 +153,11 @@ def test_results_of_other_forms_say_what_to_return():
         "name the parts of the tuple": lambda: ds.map(lambda row: (row["id"], 1)),
         "json.dumps(value)": lambda: ds.map(lambda row: {"found": [{"bbox": 1}]}),
         "json.dumps(value) keeps": lambda: ds.map(lambda row: {"polygons": [[1.0, 2.0], [3.0]]}),
+        "json.loads(row['x']) reads": lambda: fb.from_dict({"a": ['[{"b": 1}]']}).map(
+            lambda row: {"b": row["a"][0]["b"]}
+        ),
+        "reads": lambda: fb.from_dict({"a": ["[[1, 2]]"]}).map(lambda row: {"b": np.array(row["a"], float)}),
+        "time.isoformat()": lambda: ds.map(lambda row: {"b": dt.datetime(2024, 1, 1)}),
         "for name in rows[0]": lambda: ds.map(lambda rows: [{"y": 1}], batched=True),
     }
     for says, make in told.items():

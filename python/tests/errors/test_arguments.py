@@ -66,6 +66,7 @@ HABITS: dict[str, tuple[Callable[[], Any], str]] = {
     "three parts": (lambda: DS.split([0.8, 0.1, 0.1]), "rest.split(0.5)"),
     "scikit-learn's test": (lambda: DS.split(test_size=0.1), "the share of the first part"),
     "a function of a column": (lambda: DS.with_column("y", abs), "map(fn, writes=['y'])"),
+    "the name of a column": (lambda: DS.with_column("y", next(iter(DS.schema))), "write fb.col("),
     "values of a column": (lambda: DS.with_column("y", [1, 2, 3, 4]), "put the values into the source"),
     "pandas' query": (lambda: DS.filter("id > 1"), "filter(fb.col('x') > 0)"),
     "a column of a frame": (lambda: DS["id"], "fb.col('id') in expressions"),
@@ -89,7 +90,7 @@ def test_what_other_libraries_taught_is_answered_with_how_it_is_here(habit: str)
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_document_is_told_from_lines(indent, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps([{"a": 1}], indent=indent))
-    with pytest.raises(E.DataError, match=r"map\(json.dumps, json.load"):
+    with pytest.raises(E.DataError, match=r"from_json\(paths, field="):
         fb.from_jsonl(tmp_path / "a.json")
     (tmp_path / "cut.jsonl").write_text('{"a": 1}\n{"a": ')
     with pytest.raises(E.DataError, match="leave such lines out"):
@@ -102,7 +103,7 @@ def test_all_of_them_is_no_number():
             call()
 
 
-def test_a_type_error_from_within_is_nobody_s_usage(monkeypatch):
+def test_a_type_error_from_within_is_no_fault_of_the_call(monkeypatch):
     def wrong(*_: Any) -> None:
         raise TypeError("from within")
 

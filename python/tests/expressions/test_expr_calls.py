@@ -41,6 +41,8 @@ def each(function, column: list) -> list:
 X = fb.col("x")
 RNG = random.Random(5)
 PLACES = [None, 0, 1, 3, 9, -1, -2, -9]
+#: All that `slice` takes.
+SLICES = [(a, b) for a in PLACES for b in PLACES if b is None or ((a or 0) < b if (b < 0) == ((a or 0) < 0) else b < 0)]
 CASES = [
     ("lower", X.str.lower(), str.lower),
     ("upper", X.str.upper(), str.upper),
@@ -57,10 +59,7 @@ CASES = [
     ("search", X.str.search("[A-ZÉ]{2}|^$"), lambda t: re.search("[A-ZÉ]{2}|^$", t) is not None),
     ("len", X.str.len(), len),
     ("split first", X.str.split("a", 0), lambda t: t.split("a")[0]),
-    *[
-        (f"slice {a} {b}", X.str.slice(a, b), lambda t, a=a, b=b: t[a:b])
-        for a, b in [RNG.choices(PLACES, k=2) for _ in range(30)]
-    ],
+    *[(f"slice {a} {b}", X.str.slice(a, b), lambda t, a=a, b=b: t[a:b]) for a, b in SLICES],
 ]
 
 
@@ -182,7 +181,7 @@ def test_lists_are_those_of_numpy(dtype, inner):
             want = getattr(a, name)()
             assert np.asarray(value).dtype == want.dtype, name
             np.testing.assert_allclose(float(value), float(want), rtol=1e-3 if dtype == "float16" else 1e-6)
-    for a, b in [RNG.choices(PLACES, k=2) for _ in range(12)]:
+    for a, b in RNG.choices(SLICES, k=12):
         rows = list(ds.with_column("y", X.list.slice(a, b)).with_column("n", fb.col("y").list.len()))
         for row, want in zip(rows, lists, strict=True):
             np.testing.assert_array_equal(row["y"], want[a:b], strict=True)
@@ -244,6 +243,10 @@ def test_what_cannot_be_is_refused_where_it_is_written():
         (lambda: X.one_hot(0), ValueError, "2\\*\\*20"),
         (lambda: X.str.to_int(1), ValueError, "2 to 36"),
         (lambda: X.str.slice(1.5), TypeError, "an integer"),
+        (lambda: X.list.slice(36, 12), ValueError, r"not before stop=12: .* slice\(start, start \+ number\)"),
+        (lambda: X.str.slice(0, 0), ValueError, "not before"),
+        (lambda: X.list.slice(-2, -3), ValueError, "not before"),
+        (lambda: X.list.slice(-3, 3), ValueError, r"from the beginning: .* slice\(-number\)"),
         (lambda: X.str.contains(3), TypeError, "a string"),
         (lambda: X.list.get(True), TypeError, "an integer"),
     ]

@@ -222,6 +222,30 @@ def test_a_list_that_is_missing_is_an_error_of_its_row(read, type_):
         assert pairs == [(i, v) for i, v in enumerate(values) if v is not None]
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_list_that_is_missing_is_empty_where_the_user_says_so(kind, tmp_path):
+    hidden = pa.ListArray.from_arrays(pa.array([0, 2, 4, 5], pa.int32()), pa.array([1, 2, 3, 4, 5]))
+    # The list that is missing still has its numbers in memory, as some writers leave them.
+    hidden = pa.Array.from_buffers(
+        hidden.type, 3, [pa.py_buffer(b"\x05"), *hidden.buffers()[1:2]], children=[hidden.values]
+    )
+    columns = {"n": [1, 2, 3], "v": hidden, "w": pa.array([[1], [None], None]), "t": [["a"], None, []]}
+    written(tmp_path, columns)
+    source = fb.from_parquet if kind == "parquet" else fb.from_arrow
+    ds = source(tmp_path / f"lists.{kind}", nullable=["v", "t"])
+    assert ds.schema.nullable == {"t"}
+    for some in (ds.drop("w"), ds.drop("w").shuffle(), ds.drop("w").shuffle(window=2)):
+        rows = sorted((int(row["n"]), row["v"].tolist(), row["t"]) for row in some)
+        assert rows == [(1, [1, 2], ["a"]), (2, [], None), (3, [5], [])]
+    said = source(tmp_path / f"lists.{kind}", nullable=["w"]).select("w")
+    with pytest.raises(E.DataError, match='"w" has a missing number inside its list'):
+        list(said)
+    assert [row["w"].tolist() for row in said.iter(on_error="skip", error_budget=1.0)] == [[1], []]
+    with pytest.raises(E.DataError, match='"v" is missing in this row') as caught:
+        list(source(tmp_path / f"lists.{kind}", nullable=[]))
+    assert 'nullable=["v"]' in caught.value.hint
+
+
 def test_a_number_that_is_missing_inside_a_list_is_an_error_of_its_row(read):
     for type_ in (pa.list_(pa.int32()), pa.list_(pa.int32(), 2)):
         ds = read(v=pa.array(INSIDE, type_), w=pa.array(LISTS, type_))

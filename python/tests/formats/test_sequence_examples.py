@@ -65,12 +65,12 @@ def test_contexts_are_columns_and_feature_lists_are_lists(tmp_path, shuffled):
         sequence({"id": [8], "name": [b"y"]}, {"tokens": [[1]], "boxes": []}),
     )
     ds = fb.from_tfrecord(path, features="infer")
-    assert str(ds.schema) == "Schema(boxes: float32[?, 2], id: int64, name: bytes, tokens: int64[?])"
+    assert str(ds.schema) == "Schema(boxes: float32[?, ?], id: int64, name: bytes, tokens: int64[?])"
     assert rows(ds, shuffled) == [
         {"boxes": [[0.5, 1.0], [2.0, 3.0]], "id": 7, "name": b"x", "tokens": [5, -1, 2**40]},
         {"boxes": [], "id": 8, "name": b"y", "tokens": [1]},
     ]
-    assert [row["boxes"].shape for row in ds] == [(2, 2), (0, 2)]
+    assert [row["boxes"].shape for row in ds] == [(2, 2), (0, 0)]
     given = {"tokens": ("int64", [None, 1]), "boxes": ("float32", [None, None]), "mask": ("int64?", [None, 3])}
     ds = fb.from_tfrecord(path, features=given)
     assert [row["tokens"].shape for row in ds] == [(3, 1), (1, 1)]
@@ -91,7 +91,8 @@ def test_feature_lists_without_a_context_and_those_that_records_lack(tmp_path, s
     [
         ({"a": [[1], [2, 3]]}, "has steps of 1 to 2 values"),
         ({"a": [[1], []]}, "has steps of 0 to 1 values"),
-        ({"a": [[b"x"], [b"y"]]}, "has byte strings"),
+        ({"a": [[b"x"], [b"y", b"z"]]}, "has steps of 1 to 2 values"),
+        ({"a": [[b"x"], [b"\xff"]]}, "has several byte strings that are not all utf-8"),
         ({"a": [[1], [1.5]]}, "has two types"),
     ],
 )

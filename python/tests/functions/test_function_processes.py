@@ -189,7 +189,7 @@ def test_processes_that_are_killed_change_nothing(source, tmp_path):
     assert got == [repr(row) for row in ds]
 
 
-def test_processes_that_are_killed_while_they_wait_are_nobodys_fault(until):
+def test_processes_that_are_killed_while_they_wait_are_no_function_s_fault(until):
     def is_gone(pid: str) -> bool:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] == "Z"

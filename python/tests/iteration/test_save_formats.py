@@ -248,6 +248,13 @@ def refusals() -> list[tuple[str, dict[str, Any], str]]:
         ("mds", {"flags": np.zeros((2, 3), bool)}, "truth values"),
         ("mds", {"none": np.zeros((2, 0), np.int8)}, "no numbers"),
         ("parquet", {"none": np.zeros((2, 0), np.int8)}, "no numbers"),
+        ("jsonl", {"raw": [b"1", b"2"]}, "JSON has no bytes"),
+        ("jsonl", {"none": np.zeros((2, 0), np.int8)}, "no numbers"),
+        ("csv", {"image": array}, "a text or a number"),
+        ("csv", {"raw": [b"1", b"2"]}, "a text or a number"),
+        ("tfrecord", {"x": [1.5, 2.5]}, '"float32"'),
+        ("tfrecord", {"x": np.zeros(2, np.uint64)}, '"int64"'),
+        ("tfrecord", {"none": np.zeros((2, 0), np.int8)}, "stored flat"),
     ]
 
 
@@ -262,7 +269,7 @@ def test_columns_without_a_form_are_refused_before_anything_is_written(format, d
 def test_options_that_cannot_be_are_refused(tmp_path):
     ds = fb.range(3)
     for wrong, says in (
-        ({"format": "csv"}, "unknown format"),
+        ({"format": "json"}, "unknown format"),
         ({"compression": "zstd"}, "not compressed"),
         ({"format": "parquet", "compression": "gzip"}, "unknown compression"),
         ({"format": "mds", "file_bytes": 1 << 40}, "too much for MDS"),

@@ -79,7 +79,7 @@ def ended(process: subprocess.Popen[str], *also: int) -> int:
     return process.returncode
 
 
-@pytest.mark.parametrize("format", ["arrow", "parquet", "tar", "mds"])
+@pytest.mark.parametrize("format", ["arrow", "parquet", "tar", "mds", "jsonl", "csv", "tfrecord"])
 def test_a_save_that_is_killed_at_any_request_goes_on_and_leaves_the_same(format, moto, bucket, tmp_path):
     """Each run dies at a random request, before or after the store has executed it; the last one may live."""
     ended(start(moto, str(tmp_path / "whole"), format))

@@ -129,7 +129,7 @@ def test_pods_that_wait_do_not_keep_a_cache_that_never_was_ready(world: World) -
     world.until_runs("p")
 
 
-def test_finished_pods_that_nobody_deletes_do_not_keep_a_cache(world: World) -> None:
+def test_finished_pods_that_are_not_deleted_do_not_keep_a_cache(world: World) -> None:
     # Kubernetes may protect the claim as long as their objects are there; the operator ends that after 30 s.
     world.make_cache("kept", spec_of())
     world.make_pod("p", "kept")

@@ -62,6 +62,8 @@ def found(folder: Path, code: str, run: bool = True) -> dict[str, list[Finding]]
         ("ds = (\n    rows\n    .shuffle()\n    .skip(50)\n)", "part-behind-shuffle", 9),
         ("ds = rows.shuffle()[50:]", "part-behind-shuffle", 6),
         ("ds = rows.shuffle().select_rows(range(50, 500))", "part-behind-shuffle", 6),
+        ("rows.shuffle()", "unused-result", 6),
+        ("for _ in range(2):\n    rows.shuffle().batch(8)", "unused-result", 7),
         ("ds = rows.batch(8).shuffle()", "shuffle-behind-batch", 6),
         ("ds = rows.select('none')", "invalid-pipeline", 6),
     ],
@@ -71,6 +73,19 @@ def test_a_planted_mistake_is_found_at_its_line(here: Path, code: str, rule: str
     assert list(by_rule) == [rule]
     (finding,) = by_rule[rule]
     assert (finding.line, bool(finding.message), bool(finding.write)) == (line, True, True)
+
+
+def test_each_function_that_fails_is_told_once(here: Path) -> None:
+    """Each dataset meets other samples first, and an op behind one that fails may fail by itself."""
+    fails = "    if row['a'] % 10 == {}:\n        raise ValueError(row['a'])\n    return row\n"
+    code = f"def f(row):\n{fails.format(3)}def g(row):\n{fails.format(7)}"
+    code += "base = rows.map(f)\nmore = base.shuffle().map(g)\nmost = more.batch(8)\n"
+    by_rule = found(here, code)
+    assert list(by_rule) == ["sample-fails"]
+    assert [(f.line, f.message.partition(":")[0]) for f in by_rule["sample-fails"]] == [
+        (14, "f raised ValueError"),
+        (15, "g raised ValueError"),
+    ]
 
 
 #: Functions, and the same as expressions.
@@ -108,7 +123,7 @@ def test_a_function_that_only_looks_like_an_expression_is_left_alone(here: Path)
 
 
 def test_parts_that_stay_have_no_finding(here: Path) -> None:
-    code = "train, test = rows.split(0.9)\ntrain = train.shuffle()\nhead = rows.skip(50).shuffle()\n"
+    code = "train, test = rows.split(0.9)\ntrain = train.shuffle()\nhead = rows.skip(50).shuffle()\nhead.show()\n"
     assert found(here, code + "some = rows.shuffle().take(50)") == {}
 
 

@@ -29,13 +29,6 @@ METRIC = re.compile(r"\b(?:forebay|process)_\w+")
 ROW = re.compile(r"^\| `((?:forebay|process)_\w+)(?:\{([\w,]+)\})?` \| (gauge|counter) \|", re.MULTILINE)
 
 
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path)
-    yield fleet
-    fleet.close()
-
-
 def text(at: str, timeout: float = 10) -> str:
     with urllib.request.urlopen(f"http://{at}/metrics", timeout=timeout) as response:
         assert response.headers["content-type"].startswith("text/plain; version=0.0.4")

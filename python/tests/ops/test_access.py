@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from forebay._src import habits
+from forebay._src import habits, habits_expressions
 from pipelines import fingerprint, name
 
 E = fb.errors
@@ -248,7 +248,10 @@ def test_names_of_other_libraries_say_what_to_write(owner, method, says):
         (fb.range(3), habits.METHODS),
         (fb.range(3), habits.ELSEWHERE),
         (fb.range(3).iter(), habits.ITERATORS),
-        (fb.col("x"), habits.EXPRESSIONS),
+        (fb.col("x"), habits_expressions.EXPRESSIONS),
+        (fb.col("x").str, habits_expressions.TEXTS),
+        (fb.col("x").list, habits_expressions.LISTS),
+        (fb.col("x").dt, habits_expressions.TIMES),
         (fb, habits.FUNCTIONS),
         (fb, habits.READERS),
     ],

@@ -178,7 +178,7 @@ def test_padding_beyond_the_memory_bound_is_named_before_it_is_made(grouped):
     assert told.value.context["sample"] == "row 9"
 
 
-def test_columns_that_nobody_needs_are_not_read_nor_padded():
+def test_columns_without_a_use_are_not_read_nor_padded():
     ds = documents().batch(8, pad={"ids": -1, "boxes": 2}, lengths={"ids": "n"}).select(["id", "n"])
     assert next(iter(ds))["n"].tolist() == [lengths(i)[0] for i in range(8)]
     bucketed = documents().bucket_by_length("ids", [4], [4, 4], pad={"ids": -1, "boxes": 2}).select(["ids"])

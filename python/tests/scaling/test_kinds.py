@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import forebay as fb
 import pytest
-from secured import Fleet, forebay
-
-
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path)
-    yield fleet
-    fleet.close()
+from secured import forebay
 
 
 def test_a_job_costs_what_the_workers_of_each_kind_took(fleet, until: Callable[..., None]) -> None:

@@ -11,17 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import forebay as fb
 import pytest
-from secured import Fleet, new_token
+from secured import new_token
 
 E = fb.errors
 LINES = "".join(f"line {i}\n" for i in range(40)).encode()
-
-
-@pytest.fixture
-def fleet(tmp_path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path)
-    yield fleet
-    fleet.close()
 
 
 @contextlib.contextmanager

@@ -124,7 +124,7 @@ def test_rubbish_at_every_port_changes_nothing(capfd, until):
 
         assert job(service, disturb) == want
         assert len(held) >= 3 * 40
-        assert [service.dispatcher_pid, *service.worker_pids] == pids, "nobody died"
+        assert [service.dispatcher_pid, *service.worker_pids] == pids, "no process died"
         # The service closes silent connections by itself. Consumers of memory live as long as they are connected.
         for lender in (s for s in held if s.family == socket.AF_UNIX):
             lender.close()
@@ -137,7 +137,7 @@ def test_rubbish_at_every_port_changes_nothing(capfd, until):
     assert len(said.splitlines()) < 200, said[:2000]
 
 
-def test_silent_connections_hold_up_nobody(tmp_path, until):
+def test_silent_connections_hold_up_no_other(tmp_path, until):
     """While 300 connections were silent, all later ones waited for ten seconds."""
     with contextlib.ExitStack() as stack:
         fleet = stack.enter_context(contextlib.closing(Fleet(tmp_path)))

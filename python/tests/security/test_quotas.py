@@ -8,23 +8,15 @@ import subprocess
 import sys
 import textwrap
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import forebay as fb
 import numpy as np
 import pytest
-from secured import Fleet, new_token
+from secured import new_token
 
 E = fb.errors
 MIB = 1 << 20
-
-
-@pytest.fixture
-def fleet(tmp_path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path)
-    yield fleet
-    fleet.close()
 
 
 def talkative(row):

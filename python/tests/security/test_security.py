@@ -1,10 +1,8 @@
-"""TLS, tokens, tenants and quotas, with real processes: the same stream for permitted callers, nothing for others."""
+"""TLS and tokens, with real processes: the same stream for permitted callers, nothing for others."""
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import itertools
 import socket
 import ssl
 import time
@@ -13,19 +11,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import forebay as fb
-import numpy as np
-import pyarrow.flight as flight
 import pytest
 from pipelines import fingerprint
-from secured import Authority, Fleet, Identity, edit, forebay, new_token, ready
+from pipelines import name as job
+from secured import Authority, Fleet, Identity, forebay, new_token, numbers, pictures, ready, without_settings
 
 DENIED = fb.errors.PermissionDeniedError
 
 
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("TLS_CA", "TLS_CERT", "TLS_KEY", "TLS_NAME", "TOKEN", "TOKEN_FILE"):
-        monkeypatch.delenv(f"FOREBAY_{variable}", raising=False)
+    without_settings(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +32,6 @@ def authority(tmp_path_factory) -> Authority:
 @pytest.fixture(scope="module")
 def other(tmp_path_factory) -> Authority:
     return Authority(tmp_path_factory.mktemp("pki") / "another")
-
-
-@pytest.fixture
-def fleet(tmp_path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path)
-    yield fleet
-    fleet.close()
 
 
 class Mutual:
@@ -74,23 +63,6 @@ def mutual(tmp_path_factory, authority) -> Iterator[Mutual]:
         yield mutual
     finally:
         fleet.close()
-
-
-def job() -> str:
-    return f"job-{uuid.uuid4().hex[:8]}"
-
-
-def wide(row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {"x": np.full((64, 300), row["id"], np.uint8), "small": row["id"] * 2}
-
-
-def pictures() -> fb.Dataset:
-    """Returns large columns (lent, or sent apart) and small ones, and a function that travels as a blob."""
-    return fb.range(300).shuffle().map(wide, schema={"x": ("uint8", (64, 300)), "small": "int64"}).batch(16)
-
-
-def numbers(rows: int = 4000) -> fb.Dataset:
-    return fb.range(rows).shuffle().with_column("x", fb.col("id") * 0.5).batch(16)
 
 
 def test_the_stream_over_mutual_tls_is_the_same_as_here(mutual):
@@ -153,7 +125,7 @@ def speaks_tls(identity: Identity) -> Iterator[str]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_process_that_nobody_would_trust_does_not_start(authority, tmp_path):
+def test_a_process_with_an_invalid_certificate_does_not_start(authority, tmp_path):
     late, soon = authority.issue("late", days=-1), authority.issue("soon")
     early = authority.issue("early", days=30, begins=10)
     listen = ["--listen", "127.0.0.1:0"]
@@ -236,146 +208,6 @@ def test_a_worker_that_is_refused_ends_and_says_why(mutual, authority):
     ):
         done = forebay("worker", *flags, *shown, **env)
         assert (done.returncode, says in done.stderr) == (4, True), done.stderr
-
-
-class Tenants:
-    """A service with tokens, without encryption, and two tenants."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self.fleet, self.tokens = fleet, fleet.folder / "tokens.json"
-        self.shown = {tenant: new_token(self.tokens, "client", tenant) for tenant in ("a", "b")}
-        self.admin = new_token(self.tokens, "admin")
-        self.of_workers = {tenant: new_token(self.tokens, "worker", tenant) for tenant in ("", "a")}
-        self.address = fleet.dispatcher("--tokens", self.tokens)
-
-    def worker(self, tenant: str = "", *more: str) -> str:
-        return self.fleet.worker(self.address, *more, token=self.of_workers[tenant])
-
-    def connect(self, tenant: str) -> fb.Service:
-        return fb.connect(self.address, token=self.shown[tenant])
-
-
-@pytest.fixture
-def tenants(fleet) -> Tenants:
-    return Tenants(fleet)
-
-
-def test_two_tenants_have_each_their_own(tenants, until):
-    tenants.worker()
-    a, b = tenants.connect("a"), tenants.connect("b")
-    until(lambda: ready(a, 1))
-    of_a, of_b = numbers(), pictures()
-    # The same name, at the same time, for another pipeline.
-    first, second = (iter(ds.distribute(s, job="same", seed=1)) for ds, s in ((of_a, a), (of_b, b)))
-    read = [fingerprint(next(first))], [fingerprint(next(second))]
-    assert [[j.tenant for j in s.jobs()] for s in (a, b)] == [["a"], ["b"]]
-    [seen] = b.workers()
-    assert seen.splits_done is seen.rows_done is seen.rows_shared is None, "what others compute there is not told"
-    admin = fb.connect(tenants.address, token=tenants.admin)
-    assert sorted((j.tenant, j.name, j.key) for j in admin.jobs()) == [("a", "same", ""), ("b", "same", "")]
-
-    # Arrow Flight: nothing is listed, found or served without the job's key.
-    worker = flight.connect(f"grpc://{seen.address}")
-    keys = [s.jobs()[0].key for s in (a, b)]
-    assert len(keys[0]) == 32
-    assert keys[0] not in repr(a.jobs())
-    assert list(worker.list_flights()) == list(worker.list_flights(bytes(32))) == []
-    [found, *_] = worker.list_flights(keys[0].encode())
-    ticket = found.endpoints[0].ticket
-    assert worker.do_get(ticket).read_all().num_rows > 0
-    for wrong in ("", keys[1]):
-        guessed = flight.Ticket(ticket.ticket.replace(keys[0].encode(), wrong.encode() or b"0" * 32))
-        with pytest.raises(KeyError, match="does not hold that split"):
-            worker.do_get(guessed).read_all()
-    path = list(found.descriptor.path)
-    assert worker.get_flight_info(found.descriptor).endpoints
-    for wrong in (path[:-1], [*path[:-1], b"0" * 32]):
-        with pytest.raises(KeyError):
-            worker.get_flight_info(flight.FlightDescriptor.for_path(*wrong))
-
-    for wrong in ("other", "none"):
-        with pytest.raises(fb.errors.NotFoundError):
-            b.cancel(wrong)
-    only_a = numbers(64).distribute(a, job="other", seed=1)
-    assert len(list(only_a)) == 4
-    errors = []
-    for wrong in ("other", "none"):
-        with pytest.raises(fb.errors.NotFoundError) as caught:
-            b.cancel(wrong)
-        errors.append(str(caught.value).replace(wrong, "it"))
-    assert errors[0] == errors[1], "another's is answered as what does not exist"
-    with pytest.raises(DENIED):
-        b.cancel("other", tenant="a")
-
-    read[0].extend(fingerprint(batch) for batch in first)
-    read[1].extend(fingerprint(batch) for batch in second)
-    assert read == ([fingerprint(x) for x in of_a.iter(seed=1)], [fingerprint(x) for x in of_b.iter(seed=1)])
-    admin.cancel("same", tenant="a")
-    assert [j.state for j in a.jobs()] == ["cancelled", "finished"]
-    assert [j.state for j in b.jobs()] == ["finished"]
-
-
-def test_a_token_that_is_revoked_is_good_for_nothing_and_others_do_not_notice(tenants, until):
-    tenants.worker()
-    a, b = tenants.connect("a"), tenants.connect("b")
-    until(lambda: ready(a, 1))
-    want = [fingerprint(x) for x in numbers().iter(seed=2)]
-    # Endless: no machine finishes it before the dispatcher has read the file again.
-    mine = iter(numbers().distribute(a, job="x", epochs=None))
-    theirs = iter(numbers().distribute(b, job="x", seed=2))
-    next(mine)
-    read = [fingerprint(next(theirs))]
-    edit(tenants.tokens, lambda file: file["tokens"].pop(0))
-    deadline = time.monotonic() + 60
-    with pytest.raises(DENIED, match="does not know this token"):
-        collections.deque(itertools.takewhile(lambda _: time.monotonic() < deadline, mine), maxlen=0)
-    with pytest.raises(DENIED, match="does not know this token"):
-        a.jobs()
-    read += [fingerprint(x) for x in theirs]
-    assert read == want
-    # An invalid file changes nothing.
-    tenants.tokens.write_text("{")
-    time.sleep(1.5)
-    assert b.jobs()
-
-
-def test_workers_of_one_tenant_compute_for_no_other(tenants, until):
-    tenants.worker("a")
-    a, b = tenants.connect("a"), tenants.connect("b")
-    until(lambda: ready(a, 1))
-    assert len(list(numbers().distribute(a, job="x"))) == 250
-    assert b.workers() == []
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lambda: len(list(numbers().distribute(b, job="x"))))
-        until(lambda: [j.state for j in b.jobs()] == ["waiting for workers"])
-        tenants.worker()
-        assert waiting.result(60) == 250
-
-
-def test_quotas_are_kept_and_named(tenants, until):
-    quota = {"jobs": 2, "consumers": 1}
-    edit(tenants.tokens, lambda file: file["tenants"].update({"a": quota, "b": {"calls_per_second": 0}}))
-    exhausted = fb.errors.ExhaustedError
-
-    def is_taken_up() -> bool:
-        try:
-            fb.connect(tenants.address, token=tenants.shown["b"], timeout=0.2)
-        except exhausted as error:
-            return "more than 0 times a second" in error.message
-        return False
-
-    until(is_taken_up)
-    a = tenants.connect("a")
-    tenants.worker()
-    until(lambda: ready(a, 1))
-    first = iter(numbers().distribute(a, job="one"))
-    next(first)
-    with pytest.raises(exhausted, match="has 1 consumers that are attached, and its quota is 1"):
-        list(numbers().distribute(a, job="two"))
-    with pytest.raises(exhausted, match="has 2 unfinished jobs, and its quota is 2"):
-        list(numbers().distribute(a, job="three"))
-    assert len(list(first)) == 249
-    assert len(list(numbers().distribute(a, job="two"))) == 250, "what has ended does not count"
 
 
 def test_a_token_is_shown_once_and_kept_by_its_hash(tmp_path):

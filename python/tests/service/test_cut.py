@@ -66,7 +66,7 @@ def test_a_trainer_without_local_workers_that_lacks_cores_has_its_ops_taken_back
     assert (here["op"], here["rows_in"] > 0) == ("normalize", True), "at first this process ran it"
     (yielded,) = [d for d in told.decisions if d.figures["rule"] == "yields"][:1]
     assert yielded.figures["pressure"] > 0.1
-    assert (yielded.figures["local"], told.local_threads) == (0, 0), "nobody asked for threads"
+    assert (yielded.figures["local"], told.local_threads) == (0, 0), "no process asked for threads"
     with ds.iter(seed=3, epochs=None) as alone:
         assert got == [fingerprint(next(alone)) for _ in got]
 

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import forebay as fb
 import pytest
-from secured import Fleet, forebay, new_token
-
-
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path)
-    yield fleet
-    fleet.close()
+from secured import forebay, new_token
 
 
 def read(address: str, job: str, **shown: str) -> int:

@@ -268,7 +268,7 @@ def hang(row):
     ("function", "says"),
     [(explode, "raised ValueError: bad sample"), (die, "exited with code 9"), (hang, "no answer within 0.5 s")],
 )
-def test_a_function_that_fails_on_a_worker_is_told_and_harms_nobody(service, function, says):
+def test_a_function_that_fails_on_a_worker_is_told_and_harms_no_other(service, function, says):
     ds = fb.range(100).map(function, schema={"id": "int64"}, timeout=0.5)
     with pytest.raises(fb.errors.FunctionError, match=says) as caught:
         list(ds.distribute(service, job=name()))

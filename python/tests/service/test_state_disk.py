@@ -7,24 +7,14 @@ import signal
 import subprocess
 import threading
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 
 import forebay as fb
 import pytest
 from forebay._src.selftest.relay import free_port
 from pipelines import name
-from secured import Fleet
 
 #: One page of the ledger's file: no larger write succeeds.
 FULL = 4096
-
-
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    processes = Fleet(tmp_path)
-    yield processes
-    processes.close()
 
 
 def fill(dispatcher: subprocess.Popen[str]) -> None:

@@ -107,7 +107,7 @@ def test_explain_says_what_readers_do(images):
 @pytest.mark.parametrize(
     "said", [b"forebay\x01" + b"\xff" * 64, b"forebay\x01", b"forebay", b"PRI * HTTP/9", b"\0" * 4096]
 )
-def test_a_stranger_who_says_anything_disturbs_nobody(service, images, said):
+def test_a_stranger_who_sends_anything_disturbs_no_caller(service, images, said):
     it = read(pictures(images), service)
     first = next(it)
     [worker] = service.workers()

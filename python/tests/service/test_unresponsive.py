@@ -124,9 +124,7 @@ def test_reads_that_hang_hold_no_thread_once_their_job_is_cancelled(service, ser
         assert pool.submit(read, fb.range(640).batch(8), service, name()).result(SOON) == 80
 
 
-def test_jobs_that_hang_and_nobody_cancels_leave_others_places_of_the_worker_and_go_on_by_themselves(
-    service, server, until
-):
+def test_jobs_that_hang_leave_others_places_of_the_worker_and_go_on_by_themselves(service, server, until):
     """They occupied all places of the worker, so no other job was leased a split there until the server answered."""
     urls = [f"{server.url}/{i}.txt" for i in range(12)]
     jobs = {name(): fb.from_text(part).batch(8) for part in (urls, urls[:6])}

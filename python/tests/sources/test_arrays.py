@@ -96,7 +96,7 @@ def test_batches_share_the_engines_memory():
     assert type(memory).__name__ == "Memory"
 
 
-def test_what_the_engine_computed_is_writable_and_nobody_else_sees_it():
+def test_computed_arrays_are_writable_and_changes_stay_with_the_caller():
     ds = fb.range(64).shuffle().with_column("y", fb.col("id") * 2).batch(32)
     first = [b["y"].copy() for b in ds]
     for batch in ds:

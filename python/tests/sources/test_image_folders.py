@@ -8,6 +8,7 @@ from pathlib import Path
 
 import forebay as fb
 import pytest
+from buckets import credentials, put
 
 
 def images(*files: Path) -> None:
@@ -63,3 +64,24 @@ def test_a_folder_of_classes_alone_is_not_warned_of(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fb.from_image_folder(tmp_path)
+
+
+def test_folders_of_a_store_are_looked_at_too(moto, monkeypatch) -> None:
+    for name, value in credentials(moto).items():
+        monkeypatch.setenv(name, value)
+    put(moto, "pictures")
+    for key in ("split/train/cat/1.jpg", "split/val/cat/2.jpg", "flat/1.jpg", "classes/train/1.jpg", "classes/b/2.jpg"):
+        put(moto, f"pictures/{key}", b"an image")
+    put(moto, "pictures/classes/metadata.csv", b"file_name,text\n1.jpg,one\n2.jpg,two\n")
+    with pytest.raises(fb.errors.InvalidPipelineError, match="train and val hold folders of classes") as caught:
+        fb.from_image_folder("s3://pictures/split")
+    assert 'from_image_folder("s3://pictures/split/train")' in str(caught.value.hint)
+    assert [int(row["label"]) for row in fb.from_image_folder("s3://pictures/split/train")] == [0]
+    with pytest.raises(fb.errors.MissingFileError, match="no class folders") as caught:
+        fb.from_image_folder("s3://pictures/flat")
+    assert 'fb.from_files("s3://pictures/flat/*.jpg")' in str(caught.value.hint)
+    with pytest.warns(UserWarning, match=r"metadata\.csv is not read") as warned:
+        ds = fb.from_image_folder("s3://pictures/classes/")
+    code = re.search(r"write (.*)\)$", str(warned[0].message))
+    assert code is not None
+    assert sorted(row["text"] for row in eval(code[1], {"ds": ds, "fb": fb})) == ["one", "two"]

@@ -121,8 +121,9 @@ def test_tfrecords_raw(tfrecords):
 @pytest.mark.parametrize("features", ["infer", {"label": "int64", "x": ("float32", (2,)), "img": bytes}])
 def test_tfrecords_parsed(tfrecords, features):
     ds = fb.from_tfrecord(tfrecords, features=features)
-    assert ds.schema["x"] == ("float32", (2,))
+    assert ds.schema["x"] == ("float32", (None,) if features == "infer" else (2,))
     assert ds.schema["label"] == ("int64", ())
+    assert next(iter(ds.batch(20)))["x"].shape == (20, 2)
     rows = list(ds)
     assert [int(r["label"]) for r in rows] == list(range(-5, 15))
     assert rows[3]["x"].tolist() == [1.5, 0.75]

@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::pages::page::PageKey;
-use crate::tiers::block::format::Trouble;
+use crate::tiers::block::read_at::Trouble;
 
 /// Bytes of a block. Smaller blocks have more sums; larger ones more unwanted bytes around a sample.
 const BLOCK: usize = 16 << 10;

@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::key::{FileKey, PrefixKey};
 use crate::pages::checksums::{StoredPage, stored_bytes, sums};
 use crate::pages::page::PageKey;
-use crate::tiers::block::format::Trouble;
+use crate::tiers::block::read_at::Trouble;
 
 const MAGIC: [u8; 8] = *b"FBPAGES2";
 /// The bytes before the slots.
@@ -199,7 +199,7 @@ pub(crate) fn count(file: &File) -> Result<u64, Trouble> {
 pub(crate) fn check(file: &File) -> Result<u64, Trouble> {
     let listed = list(file, 0)?;
     if !listed.broken.is_empty() {
-        return Err(Trouble::Broken("what it says of a page is not what was written".to_owned()));
+        return Err(Trouble::Broken("its record of a page differs from the written one".to_owned()));
     }
     let mut bytes = Vec::new();
     for (key, entry) in &listed.pages {

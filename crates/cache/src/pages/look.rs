@@ -15,7 +15,7 @@ use crate::pages::index::{PageFile, PageIndex};
 use crate::quota::accounts::Victim;
 use crate::state::CacheState;
 use crate::tiers::block::BlockRef;
-use crate::tiers::block::format::Trouble;
+use crate::tiers::block::read_at::Trouble;
 use crate::tiers::disk::tier::DiskTier;
 
 /// A folder that changed more recently may have changed again without a new time.

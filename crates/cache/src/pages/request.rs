@@ -27,7 +27,7 @@ use crate::pages::writer::file_bytes;
 use crate::pages::{AHEAD_PAGES_MAX, PagedFile, RUN_BYTES_MAX, WAIT_MAX, WAIT_STEP};
 use crate::state::CacheState;
 use crate::stats::add;
-use crate::tiers::block::format::Trouble;
+use crate::tiers::block::read_at::Trouble;
 use crate::tiers::disk::tier::DiskTier;
 
 /// A requested range. When it is dropped, pages in flight are still kept.

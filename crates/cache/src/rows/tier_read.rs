@@ -16,8 +16,9 @@ use crate::state::CacheState;
 use crate::state::prefix::PrefixState;
 use crate::stats::add;
 use crate::tiers::TierId;
-use crate::tiers::block::format::{Layout, Trouble};
+use crate::tiers::block::layout::Layout;
 use crate::tiers::block::read::{Reading, Want, are_right};
+use crate::tiers::block::read_at::Trouble;
 use crate::tiers::tier::{BlockTier, WantedBlock};
 
 /// See the module's documentation.

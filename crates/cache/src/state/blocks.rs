@@ -15,8 +15,10 @@ use crate::state::CacheState;
 use crate::state::prefix::PrefixState;
 use crate::stats::add;
 use crate::tiers::TierId;
-use crate::tiers::block::format::{BlockHeader, Layout, Trouble};
+use crate::tiers::block::format::BlockHeader;
+use crate::tiers::block::layout::Layout;
 use crate::tiers::block::name::Name;
+use crate::tiers::block::read_at::Trouble;
 use crate::tiers::block::{Block, BlockRef};
 
 /// The memory of a block besides its rows.

@@ -28,10 +28,10 @@ use crate::state::CacheState;
 use crate::state::prefix::PrefixState;
 use crate::stats::{Counters, PrefixStats, Stats};
 use crate::tiers::TierId;
-use crate::tiers::block::format::{ReadAt, Trouble};
 use crate::tiers::block::message::Message;
 use crate::tiers::block::queue::Queue;
 use crate::tiers::block::read::{Want, bytes_of};
+use crate::tiers::block::read_at::{ReadAt, Trouble};
 use crate::tiers::block::{Block, BlockRef};
 use crate::tiers::remote::blocks::Elsewhere;
 

@@ -8,16 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::*;
-use forebay_cache::{Cache, CacheLocation, Prefix, PrefixKey};
+use forebay_cache::{Cache, Prefix, PrefixKey};
 
 const ROWS: u64 = 300;
 
 fn prefix(cache: &Cache, n: u8) -> Arc<Prefix> {
     cache.prefix(prefix_key(n), &schema(), ROWS, "test of the folder")
-}
-
-fn kept(folder: &Path) -> CacheLocation {
-    CacheLocation::Folder(folder.to_owned())
 }
 
 fn all() -> Vec<u64> {
@@ -81,7 +77,7 @@ fn two_processes_keep_one_quota_and_leave_each_other_what_they_use() {
         assert!(blocks(folder.path()).iter().map(|(_, bytes)| bytes).sum::<u64>() <= quota);
     }
     assert!(b.stats().prefixes[0].disk_rows > 0);
-    assert_eq!(ask(&of_a, &all()[..60]).len() as u64, 0, "nobody took what is in use");
+    assert_eq!(ask(&of_a, &all()[..60]).len() as u64, 0, "no process took a prefix in use");
     // When a process ends, others may evict its blocks.
     drop((of_a, a));
     let of_a = folder.path().join(prefix_key(1).to_string());
@@ -242,7 +238,7 @@ fn where_its_disk_is_not_there_any_more_nothing_is_put_in_its_place() {
     }
     // It is mounted again, with another device number.
     let cache = written(&parent.path().join("mnt/cache"));
-    assert_eq!(std::fs::read_dir(system.path()).expect("there").count(), 1, "whoever is told to writes there");
+    assert_eq!(std::fs::read_dir(system.path()).expect("there").count(), 1, "the process that is told to writes there");
     mounted(disk.path());
     assert_eq!(ask(&prefix(&cache, 1), &all()), [0; 0]);
     assert!(cache.stats().disk.expect("a disk").stopped.is_none());
@@ -307,18 +303,18 @@ fn the_command_line_sees_what_is_there() {
     let folder = folder();
     let cache = written(folder.path());
     let used = prefix(&cache, 1);
-    let in_use = || forebay_cache::list(&kept(folder.path())).expect("listed")[0].in_use;
+    let in_use = || list(&location(folder.path()))[0].in_use;
     assert_eq!(in_use(), Some(true));
     drop((used, cache));
     assert_eq!(in_use(), Some(false));
-    let listed = forebay_cache::list(&kept(folder.path())).expect("listed");
+    let listed = list(&location(folder.path()));
     let [one] = &listed[..] else { panic!("{listed:?}") };
     let without = all().into_iter().filter(|&row| is_without(row)).count() as u64;
     assert_eq!(
         (one.key, &*one.what, one.rows, one.filtered_out),
         (prefix_key(1), "test of the folder", ROWS - without, without)
     );
-    let verified = forebay_cache::verify(&kept(folder.path()), &mut |_, _| {}).expect("verified");
+    let verified = verify(&location(folder.path()));
     assert_eq!((verified.blocks, verified.rows, &verified.bad[..]), (one.blocks, ROWS, &[][..]));
 
     let (path, _) = blocks(folder.path()).into_iter().max_by_key(|(_, bytes)| *bytes).expect("a block");
@@ -326,20 +322,20 @@ fn the_command_line_sees_what_is_there() {
     let at = bytes.len() / 2;
     bytes[at] ^= 1;
     std::fs::write(&path, bytes).expect("written");
-    let verified = forebay_cache::verify(&kept(folder.path()), &mut |_, _| {}).expect("verified");
+    let verified = verify(&location(folder.path()));
     assert_eq!(
         verified.bad.iter().map(|bad| (&bad.block, bad.broken)).collect::<Vec<_>>(),
         [(&path.display().to_string(), true)]
     );
     assert!(path.exists(), "it only looks");
 
-    assert_eq!(forebay_cache::evict(&kept(folder.path()), Some(prefix_key(2))).expect("evicted"), 0);
-    assert_eq!(forebay_cache::evict(&kept(folder.path()), Some(PrefixKey([1; 32]))).expect("evicted"), one.bytes);
-    assert!(forebay_cache::list(&kept(folder.path())).expect("listed").is_empty());
-    assert!(forebay_cache::list(&kept(&folder.path().join("none"))).is_err());
+    assert_eq!(forebay_cache::evict(&location(folder.path()), Some(prefix_key(2))).expect("evicted"), 0);
+    assert_eq!(forebay_cache::evict(&location(folder.path()), Some(PrefixKey([1; 32]))).expect("evicted"), one.bytes);
+    assert!(list(&location(folder.path())).is_empty());
+    assert!(forebay_cache::list(&location(&folder.path().join("none"))).is_err());
     let own = tempfile::tempdir().expect("a folder");
     std::fs::write(own.path().join("thesis.arrow"), b"none of ours").expect("written");
-    let error = forebay_cache::evict(&kept(own.path()), None).expect_err("no cache");
+    let error = forebay_cache::evict(&location(own.path()), None).expect_err("no cache");
     assert!(error.message().contains("no cache") && own.path().join("thesis.arrow").exists(), "{error}");
 }
 
@@ -374,7 +370,7 @@ fn a_writer_that_is_killed_leaves_nothing_half() {
         child.kill().expect("killed");
         child.wait().expect("ended");
         let cache = open(0, Some((folder.path(), 1 << 30)));
-        let verified = forebay_cache::verify(&kept(folder.path()), &mut |_, _| {}).expect("verified");
+        let verified = verify(&location(folder.path()));
         assert!(verified.bad.is_empty() && verified.blocks > 0, "{verified:?}");
         let rubbish = std::fs::read_dir(folder.path()).expect("there").flatten();
         assert_eq!(rubbish.filter(|e| e.path().extension().is_some_and(|e| e == "tmp")).count(), 0);

@@ -73,7 +73,7 @@ fn threads_at_random_get_right_rows_and_end() {
             done.send(()).expect("somebody listens");
         });
     }
-    (0..6).for_each(|_| ended.recv_timeout(LIMIT).expect("nobody waits for ever"));
+    (0..6).for_each(|_| ended.recv_timeout(LIMIT).expect("no wait is endless"));
 }
 
 #[test]

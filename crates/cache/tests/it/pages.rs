@@ -1,80 +1,20 @@
 //! Pages of remote files: reads return the bytes of the store, fetched once, with pages that are kept, damaged, shared,
 //! or do not fit.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
-use crate::common::{LIMIT, folder};
-use bytes::Bytes;
-use forebay_cache::{Cache, CacheLocation, Done, Fetch, FileKey, PAGE_BYTES, PageCache, PagedFile, Request};
-use forebay_core::{Error, Result};
+use crate::common::paged_store::{Fault, Store, truth};
+use crate::common::{LIMIT, folder, list, location, verify};
+use forebay_cache::{Cache, FileKey, PAGE_BYTES, PageCache, PagedFile, Request};
+use forebay_core::Result;
 
 const QUOTA: u64 = 1 << 30;
 /// Files: small ones, one that ends with a page, one of several pages.
 const SIZES: [u64; 5] = [10, 100_000, PAGE_BYTES, 3 * PAGE_BYTES + 17, 20 * PAGE_BYTES + 5];
-
-/// A store that answers later, from other threads, and counts the bytes that it sends.
-#[derive(Default)]
-struct Store {
-    sent: AtomicU64,
-    /// The faults of the next reads, in order.
-    faults: Mutex<Vec<Fault>>,
-    /// Reads that are held back until the test releases them.
-    held: Mutex<Option<Vec<Held>>>,
-}
-
-type Held = Box<dyn FnOnce() + Send>;
-
-enum Fault {
-    Error,
-    Dropped,
-    Short,
-}
-
-fn byte(file: usize, at: u64) -> u8 {
-    (at.wrapping_mul(31) ^ (at >> 9) ^ (file as u64 * 77)) as u8
-}
-
-fn truth(file: usize, range: Range<u64>) -> Vec<u8> {
-    range.map(|at| byte(file, at)).collect()
-}
-
-impl Store {
-    fn fetch(self: &Arc<Self>, file: usize) -> Fetch {
-        let store = self.clone();
-        Arc::new(move |range: Range<u64>, done: Done| {
-            let fault = store.faults.lock().expect("a lock").pop();
-            let own = store.clone();
-            let answer = move || match fault {
-                Some(Fault::Dropped) => drop(done),
-                Some(Fault::Error) => done(Err(Error::unavailable("the store is away"))),
-                Some(Fault::Short) => done(Ok(Bytes::from(truth(file, range.start..range.end - 1)))),
-                None => {
-                    own.sent.fetch_add(range.end - range.start, Ordering::Relaxed);
-                    done(Ok(Bytes::from(truth(file, range))));
-                }
-            };
-            match &mut *store.held.lock().expect("a lock") {
-                Some(held) => held.push(Box::new(answer)),
-                None => drop(std::thread::spawn(answer)),
-            }
-        })
-    }
-
-    fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
-    }
-
-    fn let_go(&self) {
-        let held = self.held.lock().expect("a lock").take();
-        held.into_iter().flatten().for_each(|answer| answer());
-    }
-}
 
 fn open(folder: &Path, quota: u64) -> Arc<Cache> {
     crate::common::open(0, Some((folder, quota)))
@@ -165,12 +105,9 @@ fn threads_of_several_processes_read_what_the_store_has_and_fetch_each_byte_once
     check_all(&source(&open(folder.path(), QUOTA)), &store);
     assert_eq!(store.sent(), SIZES.iter().sum::<u64>(), "nor by the next process");
     assert_eq!(std::fs::read_dir(folder.path().join("claims")).expect("there").count(), 0);
-    let [one] = &forebay_cache::list(&CacheLocation::Folder(folder.path().to_owned())).expect("listed")[..] else {
-        panic!("one source")
-    };
+    let [one] = &list(&location(folder.path()))[..] else { panic!("one source") };
     assert_eq!((one.is_source, &*one.what, one.unreadable), (true, "s3://bucket/files/", 0));
-    let verified =
-        forebay_cache::verify(&CacheLocation::Folder(folder.path().to_owned()), &mut |_, _| {}).expect("verified");
+    let verified = verify(&location(folder.path()));
     assert_eq!((verified.pages, verified.bad.len()), (one.pages, 0));
     assert_eq!(one.pages, SIZES.iter().map(|size| size.div_ceil(PAGE_BYTES)).sum::<u64>());
 }
@@ -224,7 +161,7 @@ fn what_is_damaged_is_fetched_again_once_and_counted() {
         let good: Vec<_> = pages(folder.path()).into_iter().map(|path| (std::fs::read(&path), path)).collect();
         good.iter().for_each(|(_, path)| harm(path));
         check_all(&of_cache, &store);
-        assert_eq!(store.sent() > all, is_noticed, "{what}, by whoever knows it");
+        assert_eq!(store.sent() > all, is_noticed, "{what}, by the process that knows it");
         drop((of_cache, cache));
         pages(folder.path()).iter().for_each(|path| std::fs::remove_file(path).expect("removed"));
         for (bytes, path) in &good {
@@ -247,8 +184,7 @@ fn what_is_damaged_is_fetched_again_once_and_counted() {
         drop((of_cache, cache));
         check_all(&source(&open(folder.path(), QUOTA)), &store);
         assert_eq!(store.sent(), again, "{what}: what was wrong is not found again");
-        let verified =
-            forebay_cache::verify(&CacheLocation::Folder(folder.path().to_owned()), &mut |_, _| {}).expect("verified");
+        let verified = verify(&location(folder.path()));
         assert!(verified.bad.is_empty(), "{what}: {verified:?}");
     }
 }
@@ -319,7 +255,7 @@ fn a_read_that_fails_fails_for_all_who_wait_and_not_for_ever() {
 }
 
 #[test]
-fn whoever_waits_for_another_process_has_the_page_when_that_has_it_or_lets_go() {
+fn a_read_that_waits_for_another_process_has_the_page_when_that_has_it_or_lets_go() {
     for is_answered in [true, false] {
         let (folder, store) = (folder(), Arc::<Store>::default());
         let [first, second] = [0, 1].map(|_| open(folder.path(), QUOTA));
@@ -374,12 +310,8 @@ fn rows_and_bytes_share_one_quota_by_what_they_are_worth() {
         assert!(cache.flush(LIMIT));
     }
     assert!(taken() < 16 << 20, "made room: {}", taken());
-    let mut kept = HashMap::new();
-    forebay_cache::list(&CacheLocation::Folder(folder.path().to_owned()))
-        .expect("listed")
-        .iter()
-        .for_each(|l| _ = kept.insert(l.is_source, l.bytes));
-    assert!(kept.values().sum::<u64>() <= quota, "{kept:?}");
+    let listed = list(&location(folder.path()));
+    assert!(listed.iter().map(|l| l.bytes).sum::<u64>() <= quota, "{listed:?}");
     check_all(&source(&cache), &store);
 }
 
@@ -410,10 +342,8 @@ fn a_reader_that_is_killed_leaves_nothing_half() {
             .stderr(Stdio::null())
             .spawn()
             .expect("started");
-        let written = || {
-            forebay_cache::list(&CacheLocation::Folder(folder.path().to_owned()))
-                .map_or(0, |listed| listed.iter().map(|l| l.pages).sum())
-        };
+        let written =
+            || forebay_cache::list(&location(folder.path())).map_or(0, |listed| listed.iter().map(|l| l.pages).sum());
         while written() < 30 * round && Instant::now() < until {
             std::thread::yield_now();
         }
@@ -422,8 +352,7 @@ fn a_reader_that_is_killed_leaves_nothing_half() {
         let lengths = || pages(folder.path()).into_iter().map(|path| path.metadata().expect("there").len());
         was_long |= lengths().any(|len| len == 32 << 20);
         let (cache, store) = (open(folder.path(), QUOTA), Arc::<Store>::default());
-        let verified =
-            forebay_cache::verify(&CacheLocation::Folder(folder.path().to_owned()), &mut |_, _| {}).expect("verified");
+        let verified = verify(&location(folder.path()));
         assert!(verified.bad.is_empty() && verified.pages >= 30 * round, "{verified:?}");
         assert!(lengths().all(|len| len < 32 << 20), "cut to what is in it");
         assert_eq!(std::fs::read_dir(folder.path().join("claims")).expect("there").count(), 0);

@@ -136,7 +136,7 @@ fn what_questions_take_is_no_part_of_what_reads_take_and_who_asks_in_vain_asks_s
 }
 
 #[test]
-fn whoever_does_not_answer_says_nothing_of_what_a_question_takes() {
+fn a_peer_that_does_not_answer_gives_no_cost_of_a_request() {
     let [_first, second] = neighbours(1 << 20);
     // The whole wait.
     second.others.is_deaf.store(true, Relaxed);

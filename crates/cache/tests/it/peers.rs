@@ -38,7 +38,7 @@ fn what_is_computed_while_one_runs_is_found_and_only_the_rest_computed() {
     let prefix = second.prefix();
     let first = Process::new(0, Some(folders[0].path()), None).filled();
     let second = second.meets(&first);
-    assert_eq!(ask(&prefix, &[0]), [0], "nobody looked yet");
+    assert_eq!(ask(&prefix, &[0]), [0], "no process has looked yet");
     second.hand.pass(LONG);
     let end = std::time::Instant::now() + LIMIT;
     let mut rows = kept().into_iter().skip(1);
@@ -67,7 +67,7 @@ fn peers_are_asked_before_the_store_and_the_store_for_what_they_lack() {
 }
 
 #[test]
-fn what_others_have_room_for_and_what_reading_there_takes_is_told_to_whoever_decides() {
+fn the_room_of_peers_and_the_cost_of_a_read_reach_the_policy() {
     let (folders, pail) = ([folder(), folder()], Arc::<Pail>::default());
     let storing = Process::new(0, None, Some(&pail)).filled();
     let first = Process::new(0, Some(folders[0].path()), None);
@@ -169,7 +169,7 @@ fn what_a_peer_computed_last_is_known_a_moment_later_without_another_question() 
     let second = Process::in_memory(1 << 20).meets(&first);
     let prefix = second.prefix();
     let first = first.filled();
-    assert_eq!(ask(&prefix, &[0]), [0], "nobody looked yet");
+    assert_eq!(ask(&prefix, &[0]), [0], "no process has looked yet");
     second.hand.pass(LONG);
     let end = std::time::Instant::now() + LIMIT;
     while second.cache.stats().prefixes[0].peer_rows < kept().len() as u64 {
@@ -178,7 +178,7 @@ fn what_a_peer_computed_last_is_known_a_moment_later_without_another_question() 
     }
     let counts = first.counts();
     assert_eq!(ask(&prefix, &all()), [0; 0]);
-    assert_eq!(first.counts(), counts, "whoever shows rows is not asked for them as a caller is");
+    assert_eq!(first.counts(), counts, "a process that exports rows is not asked for them as a caller is");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_row_of_a_peers_memory_that_is_damaged_on_its_way_is_computed() {
 }
 
 #[test]
-fn copies_of_what_peers_have_make_room_for_what_nobody_has() {
+fn copies_of_rows_of_peers_make_room_for_rows_that_no_peer_has() {
     let half = &kept()[..kept().len() / 2];
     let rest = &kept()[half.len()..];
     let first = Process::in_memory(1 << 20);

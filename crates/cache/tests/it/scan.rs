@@ -87,7 +87,7 @@ fn another_pipeline_takes_the_room_when_it_is_worth_more_and_not_before() {
         epoch(&old, rows, 16, n, 1000);
         epoch(&new, rows, 16, n, 1000);
     });
-    assert!(kept(0) + kept(1) + 16 >= full, "full, whoever has it");
+    assert!(kept(0) + kept(1) + 16 >= full, "full, in any division");
     // When the old one has ended, the new one gets all of the room.
     (0..4).for_each(|n| _ = epoch(&new, rows, 16, n, 1000));
     assert!(kept(0) == 0 && kept(1) + 16 >= full, "{} {}", kept(0), kept(1));

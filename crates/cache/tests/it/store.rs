@@ -242,7 +242,7 @@ fn a_store_that_is_away_is_left_alone_and_found_again() {
         for row in rows.by_ref().take(20) {
             assert_eq!(ask(&prefix, &[row]), [row]);
         }
-        assert_eq!(pail.reads.load(Relaxed), reads, "nobody asks it for a while");
+        assert_eq!(pail.reads.load(Relaxed), reads, "no process asks it for a while");
         assert!(second.counts().late > 0);
         pail.fail(None);
         second.hand.pass(LONG);
@@ -289,8 +289,8 @@ fn rows_that_cost_less_to_compute_than_to_read_are_computed() {
     let prefix = second.prefix(1);
     assert_eq!(ask(&prefix, &all()[..50]), [0; 0]);
     // The clock advances while it reads, like for a very distant store. The rows take a microsecond each.
-    let slow = Arc::new(Slow { pail: pail.clone(), hand: second.hand.clone() });
-    let store = SharedStore { store: slow, bytes: 1 << 30, watch: Arc::new(second.hand.clone()) };
+    pail.take_time(second.hand.clone(), Duration::from_millis(1300));
+    let store = SharedStore { store: pail.clone(), bytes: 1 << 30, watch: Arc::new(second.hand.clone()) };
     let far = Cache::open(&Options { memory: 0, disk: None, store: Some(store) }).expect("opens");
     let prefix = far.prefix(prefix_key(1), &schema(), ROWS, "");
     // A few reads measure the cost. Computed rows are in memory until a thread stores them, so the number of lookups
@@ -302,43 +302,8 @@ fn rows_that_cost_less_to_compute_than_to_read_are_computed() {
     });
 }
 
-#[derive(Debug)]
-struct Slow {
-    pail: Arc<Pail>,
-    hand: Hand,
-}
-
-impl forebay_cache::RemoteBlocks for Slow {
-    fn uri(&self) -> &str {
-        self.pail.uri()
-    }
-
-    fn list(&self, below: &str, limit: Duration) -> forebay_core::Result<Vec<forebay_cache::Object>> {
-        self.pail.list(below, limit)
-    }
-
-    fn read(&self, parts: &[forebay_cache::Part], limit: Duration) -> Vec<forebay_core::Result<bytes::Bytes>> {
-        self.hand.pass(Duration::from_millis(1300));
-        self.pail.read(parts, limit)
-    }
-}
-
-impl forebay_cache::Store for Slow {
-    fn put(&self, name: &str, bytes: bytes::Bytes, limit: Duration) -> forebay_core::Result<()> {
-        self.pail.put(name, bytes, limit)
-    }
-
-    fn touch(&self, name: &str, limit: Duration) -> forebay_core::Result<()> {
-        self.pail.touch(name, limit)
-    }
-
-    fn delete(&self, name: &str, limit: Duration) -> forebay_core::Result<()> {
-        self.pail.delete(name, limit)
-    }
-}
-
 #[test]
-fn a_full_store_drops_what_nobody_uses_and_takes_nothing_from_those_who_do() {
+fn a_full_store_drops_unused_prefixes_and_keeps_the_used_ones() {
     let pail = stored();
     let bytes: u64 = pail.blocks().iter().map(|(_, bytes)| bytes).sum();
     let quota = bytes + bytes / 4;
@@ -354,7 +319,11 @@ fn a_full_store_drops_what_nobody_uses_and_takes_nothing_from_those_who_do() {
         ask(&prefix, rows);
         assert!(second.cache.flush(LIMIT));
     }
-    assert_eq!(pail.blocks().iter().filter(|(name, _)| of_first(name)).count(), first, "nobody took what is in use");
+    assert_eq!(
+        pail.blocks().iter().filter(|(name, _)| of_first(name)).count(),
+        first,
+        "no process took a prefix in use"
+    );
     assert!(pail.blocks().iter().map(|(_, bytes)| bytes).sum::<u64>() <= quota);
     drop((prefix, second));
 
@@ -395,7 +364,7 @@ fn blocks_of_another_version_are_left_alone() {
 fn the_command_line_sees_what_is_there() {
     let pail = stored();
     let kept = CacheLocation::Store(pail.clone());
-    let listed = forebay_cache::list(&kept).expect("listed");
+    let listed = list(&kept);
     let [one] = &listed[..] else { panic!("{listed:?}") };
     let without = all().into_iter().filter(|&row| is_without(row)).count() as u64;
     assert_eq!(
@@ -403,10 +372,10 @@ fn the_command_line_sees_what_is_there() {
         (prefix_key(1), "test of the store", ROWS - without, without)
     );
     assert_eq!((one.in_use, one.bytes), (Some(false), pail.blocks().iter().map(|(_, bytes)| bytes).sum()));
-    let verified = forebay_cache::verify(&kept, &mut |_, _| {}).expect("verified");
+    let verified = verify(&kept);
     assert_eq!((verified.blocks, verified.rows, &verified.bad[..]), (one.blocks, ROWS, &[][..]));
     pail.damage(|bytes| damage(4, bytes));
-    let verified = forebay_cache::verify(&kept, &mut |_, _| {}).expect("verified");
+    let verified = verify(&kept);
     assert!(!verified.bad.is_empty() && verified.bad.iter().all(|bad| bad.block.starts_with("pail://here/1/")));
     assert_eq!(forebay_cache::evict(&kept, Some(prefix_key(2))).expect("evicted"), 0);
     assert_eq!(forebay_cache::evict(&kept, Some(prefix_key(1))).expect("evicted"), one.bytes);

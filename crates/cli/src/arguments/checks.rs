@@ -25,7 +25,7 @@ pub(crate) struct Ledger {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum LedgerAction {
-    /// Show what the ledger holds, or what is wrong with it
+    /// Show the content of the ledger, or its damage
     Check,
     /// Print every row as a line of JSON, the secret keys of jobs included
     Dump,

@@ -100,7 +100,7 @@ impl ServiceStream {
         };
         drop(state);
         let error = Error::unavailable(error).with("address", address);
-        warn(&error.hint("`forebay workers` lists the workers that there are, `forebay jobs` what they compute"));
+        warn(&error.hint("`forebay workers` lists the workers, and `forebay jobs` their jobs"));
     }
 
     /// Fails if there was no session for the deadline. A starved stream does not fail while a fetch of its next split

@@ -93,7 +93,7 @@ fn json(body: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_tenant_sees_its_own_and_nobody_without_a_token_sees_anything() {
+async fn a_tenant_sees_its_own_and_a_caller_without_a_token_sees_nothing() {
     let at = serve();
     let paths =
         ["overview", "jobs", "workers", "scale", "cache", "events", "live", "job?name=same", "history?name=same"];

@@ -14,7 +14,7 @@ pub fn judge(of: &Figures) -> Verdict {
     let (bound, sentence) = match &*of.state {
         "finished" => (Bound::Nothing, "The job is finished.".to_owned()),
         "cancelled" => (Bound::Nothing, "The job was cancelled.".to_owned()),
-        _ if of.attached == 0 => (Bound::Nothing, "Nobody reads this job: no trainer is attached.".to_owned()),
+        _ if of.attached == 0 => (Bound::Nothing, "No process reads this job: no trainer is attached.".to_owned()),
         "waiting for workers" => {
             (Bound::Data, "Data is the bottleneck: no worker computes for this job. Start one.".to_owned())
         }

@@ -132,7 +132,7 @@ fn each_table_of_figures_has_its_sentence() {
             None,
             "Nothing is known yet: the trainers have reported too little.",
         ),
-        (unread, workers(1, 0.0), Bound::Nothing, None, "Nobody reads this job: no trainer is attached."),
+        (unread, workers(1, 0.0), Bound::Nothing, None, "No process reads this job: no trainer is attached."),
         (state("finished"), workers(1, 0.0), Bound::Nothing, None, "The job is finished."),
         (state("cancelled"), workers(1, 0.0), Bound::Nothing, None, "The job was cancelled."),
         (

@@ -262,7 +262,7 @@ impl Actor {
     fn send(&mut self, session: SessionId, send: impl FnOnce(&Port) -> bool) {
         if self.open.get(&session).is_some_and(|open| !send(&open.port)) {
             self.core.close(session);
-            self.end(session, &Error::unavailable("this session does not read what it is told"));
+            self.end(session, &Error::unavailable("this session does not read its messages"));
         }
     }
 

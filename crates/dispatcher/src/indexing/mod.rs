@@ -120,7 +120,7 @@ impl Work {
     /// Closed when the client left.
     pub(crate) fn progress(&self, done: u64) -> Result<()> {
         if self.is_abandoned.load(Relaxed) {
-            return Err(Error::new(ErrorKind::Closed, "nobody waits for this job any more"));
+            return Err(Error::new(ErrorKind::Closed, "no client waits for this job any more"));
         }
         self.indexings.places().progress(self.indexings.clock.now(), self.id, done);
         Ok(())
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_frees_its_place_and_is_counted_until_it_returns() {
+    async fn work_without_a_waiting_client_frees_its_place_and_is_counted_until_it_returns() {
         let indexings = Arc::new(Indexings::new(Arc::new(SystemClock::default())));
         let (begun, begins) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();

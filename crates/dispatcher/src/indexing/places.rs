@@ -178,7 +178,7 @@ mod tests {
     /// The main property: an indexing at a host of its own begins at once if its tenant has room, even if all others
     /// hang; without room it begins as soon as one of the tenant's indexings ends.
     #[test]
-    fn a_dead_host_or_another_tenant_delays_nobody() {
+    fn a_dead_host_or_another_tenant_delays_no_other_work() {
         let mut places = Places::default();
         let dead: Vec<Id> = (0..100).map(|_| ask(&mut places, lane(0, 0))).collect();
         let others: Vec<Id> = (0..200).map(|i| ask(&mut places, lane(1, i))).collect();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_goes_forward_keeps_the_place_and_whoever_stalls_gives_it_up() {
+    fn work_that_makes_progress_keeps_its_place_and_stalled_work_gives_it_up() {
         let mut places = Places::default();
         let ids: Vec<Id> = (0..PLACES + 1).map(|_| ask(&mut places, lane(0, 0))).collect();
         let last = ids[PLACES];

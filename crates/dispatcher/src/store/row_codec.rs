@@ -123,7 +123,7 @@ pub(super) fn name(key: &[u8]) -> String {
         Some(&GRANT) => "grant",
         Some(&SKIPPED) => "lost",
         Some(&NUMBER) => "next",
-        Some(&PROFILE) => return "what was learned of a dataset".to_owned(),
+        Some(&PROFILE) => return "the profile of a dataset".to_owned(),
         _ => "unknown",
     };
     let number = key.get(1..9).and_then(|n| n.try_into().ok()).map(u64::from_be_bytes);

@@ -75,7 +75,7 @@ async fn answers(to: &mut DispatcherClient<Link>) -> Result<Vec<(&'static str, O
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_call_is_refused_to_whoever_may_not_make_it() -> Result<()> {
+async fn every_call_is_refused_to_a_caller_that_may_not_make_it() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let (at, tokens) = start(dir.path(), &[(Role::Client, "a"), (Role::Worker, "")])?;
     let denied = Some(ErrorKind::PermissionDenied);
@@ -146,7 +146,7 @@ async fn workers(to: &mut DispatcherClient<Link>, count: usize) -> Result<Vec<St
 /// With the id that every tenant sees, a client took a worker's place while it was away; the worker was refused and
 /// ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_knows_a_workers_id_is_not_that_worker() -> Result<()> {
+async fn a_caller_that_knows_the_id_of_a_worker_is_not_that_worker() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let (at, tokens) = start(dir.path(), &[(Role::Client, "a"), (Role::Worker, "")])?;
     let [mut client, mut worker] = [caller(&at, Some(&tokens[0]))?, caller(&at, Some(&tokens[1]))?];

@@ -21,6 +21,15 @@ fn masked(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
+/// Returns the bytes before and after a payload.
+pub(crate) fn frame(payload: &[u8]) -> ([u8; HEADER], [u8; FOOTER]) {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+    let sum = masked(&header[..8]);
+    header[8..].copy_from_slice(&sum.to_le_bytes());
+    (header, masked(payload).to_le_bytes())
+}
+
 fn word(bytes: &[u8]) -> u32 {
     bytes.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b))
 }

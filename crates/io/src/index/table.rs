@@ -12,7 +12,7 @@ use crate::store::decoded::Points;
 /// The places of the rows of one file, in the form that its format needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Table {
-    /// Consecutive frames: where each begins, and where the last ends. Text, Jsonl, Tfrecord.
+    /// Consecutive frames: where each begins, and where the last ends. Text, Jsonl, Json, Csv, Tfrecord.
     Frames(Vec<u64>),
     /// Samples of a tar shard.
     Tar(TarTable),

@@ -207,7 +207,7 @@ mod tests {
         let others = [
             "part-00000-8a1b.snappy.parquet",
             "part-0000001.arrow",
-            "part-00000000.csv",
+            "part-00000000.txt",
             "index.json",
             "_lock",
             "part-",

@@ -48,6 +48,12 @@ pub enum Draft {
         paths: Vec<String>,
         fields: Option<Vec<Field>>,
     },
+    /// With the member that is the array of rows; `None` where the document is.
+    Json {
+        paths: Vec<String>,
+        field: Option<String>,
+        fields: Option<Vec<Field>>,
+    },
     Csv(CsvDraft),
     Tokens {
         paths: Vec<String>,
@@ -139,6 +145,7 @@ impl Draft {
             | Self::Megatron { paths, .. }
             | Self::Mds { paths, .. }
             | Self::Litdata { paths, .. }
+            | Self::Json { paths, .. }
             | Self::Jsonl { paths, .. } => paths,
         }
     }

@@ -7,7 +7,7 @@ use super::draft::{Draft, Inferred};
 use super::shards::{litdata, mds};
 use super::table::{arrow, parquet};
 use super::tokens::{self, megatron};
-use super::{files, image_folder, lines, tar, tfrecord};
+use super::{files, image_folder, json, lines, tar, tfrecord};
 use crate::Progress;
 use crate::store::ReadThrough;
 
@@ -37,6 +37,7 @@ pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: P
         Draft::Arrow { paths, columns, nullable, together } => {
             return arrow::infer(paths, together, (columns, nullable), near, progress);
         }
+        Draft::Json { paths, field, fields } => json::infer(paths, field, fields, near),
         Draft::Jsonl { paths, fields } => lines::infer_json(paths, fields, near),
         Draft::Csv(csv) => super::csv::infer(csv, near),
         Draft::Tokens { paths, dtype, length, stride, column } => {

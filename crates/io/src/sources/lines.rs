@@ -79,7 +79,7 @@ impl SourceFormat for Lines<'_> {
 
 fn infer_fields(object: Arc<Object>) -> Result<Option<Vec<Field>>> {
     let mut forward = compressed::reading(object.clone())?;
-    let mut seen = json::FieldInference::default();
+    let mut seen = json::FieldInference::new(json::LINE);
     let (mut at, mut line) = (lines::begin(&mut forward)?, 0);
     while (line < LINES || (line < LINES_MAX && at < BYTES_MAX && seen.has_field_without_type()))
         && let Some(len) = lines::next(&mut forward, at, Some(line))?

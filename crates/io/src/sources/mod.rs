@@ -4,7 +4,7 @@
 //! - `build`: makes an index of a source.
 //! - `format`: the trait `SourceFormat`; `registry`: the format of each source.
 //! - `draft`: a source as the user wrote it; `infer`: makes a source of a draft; `look_up`: reads the first files.
-//! - `files`, `image_folder`, `tar`, `tfrecord`, `lines` (text and JSON), `csv`, `computed` (arrays in memory, and
+//! - `files`, `image_folder`, `tar`, `tfrecord`, `lines` (text and JSON), `json` (documents), `csv`, `computed` (arrays in memory, and
 //!   numbers): sources.
 //! - `table/`: files with columns (Parquet, Arrow); `shards/`: folders with an `index.json` (MDS, LitData); `tokens/`:
 //!   flat files of token ids, and Megatron's.
@@ -19,6 +19,7 @@ mod files;
 mod format;
 mod image_folder;
 mod infer;
+mod json;
 mod lines;
 mod look_up;
 mod registry;

@@ -9,7 +9,7 @@ use super::format::{Opening, SourceFormat};
 use super::shards::{litdata, mds};
 use super::table::{arrow, parquet};
 use super::tokens::{self, megatron};
-use super::{computed, csv, files, image_folder, lines, tar, tfrecord};
+use super::{computed, csv, files, image_folder, json, lines, tar, tfrecord};
 use crate::readers::Reader;
 use crate::{Blobs, ReadOptions, SourceIndex};
 
@@ -26,6 +26,7 @@ pub(crate) fn format_of(source: &Source) -> Box<dyn SourceFormat + '_> {
         Source::Arrow { .. } => Box::new(arrow::Arrow { source }),
         Source::Text { paths } => Box::new(lines::Lines { paths, fields: None }),
         Source::Jsonl { paths, fields } => Box::new(lines::Lines { paths, fields: Some(fields) }),
+        Source::Json { paths, field, fields } => Box::new(json::Json { paths, field: field.as_deref(), fields }),
         Source::Csv { paths, names, fields, dialect } => Box::new(csv::Csv { paths, names, fields, dialect }),
         Source::Tokens { paths, dtype, length, stride, .. } => {
             let rows = crate::formats::tokens::Rows { dtype: *dtype, length: *length, stride: *stride };

@@ -17,6 +17,9 @@ use crate::store::{self, Forward, Found, Object, ReadThrough};
 
 /// Records that are read to find the features of an Example.
 const RECORDS: u64 = 16;
+/// Records that are read at most while all of them together are small.
+const RECORDS_MAX: u64 = 100;
+const BYTES_MAX: u64 = 1 << 20;
 
 pub(super) struct Tfrecord<'s> {
     pub(super) paths: &'s [String],
@@ -75,7 +78,7 @@ fn infer_features(files: &[Found], near: Option<&dyn ReadThrough>, verify: bool)
         let mut forward = Forward::reading(object.clone()).unpacked(tfrecord::codec)?;
         let mut seen = example::FeatureInference::default();
         let (mut at, mut record) = (0, 0);
-        while record < RECORDS
+        while (record < RECORDS || (record < RECORDS_MAX && at < BYTES_MAX))
             && let Some(len) = tfrecord::next(&mut forward, at, Some(record), verify)?
         {
             let blame = |e: Error| e.with("file", object.uri()).with("offset", at).with("record", record);

@@ -103,7 +103,8 @@ impl Graph {
                 "{name} comes after mix, and how many rows its datasets give is not known before they are read"
             ))
             .hint(format!(
-                "put {name} into the datasets that are mixed; or save the rows once (save), and read the saved files"
+                "put {name} into the datasets that are mixed; or choose their rows with select_rows in place of \
+                 filter, so that they are counted; or save the rows once (save), and read the saved files"
             )));
         }
         if !self.source.can_index() && !streams {

@@ -35,6 +35,7 @@ impl Source {
             | Source::Parquet { fields, .. }
             | Source::Arrow { fields, .. }
             | Source::Csv { fields, .. }
+            | Source::Json { fields, .. }
             | Source::Jsonl { fields, .. } => {
                 let field = |f: &Field| Field { nullable: f.nullable && f.kind.can_be_missing(), ..f.clone() };
                 fields.iter().map(field).collect()
@@ -64,6 +65,7 @@ impl Source {
             | Source::Parquet { fields, .. }
             | Source::Arrow { fields, .. }
             | Source::Jsonl { fields, .. }
+            | Source::Json { fields, .. }
             | Source::Csv { fields, .. }
             | Source::Mds { fields, .. }
             | Source::Litdata { fields, .. }
@@ -102,14 +104,23 @@ impl Source {
         }
     }
 
+    /// Returns its columns of lists in which a missing list is read as an empty one.
+    pub fn empty_lists(&self) -> &[String] {
+        match self {
+            Source::Parquet { empty_lists, .. } | Source::Arrow { empty_lists, .. } => empty_lists,
+            _ => &[],
+        }
+    }
+
     /// Skips the row groups in which, by their footers, `condition` is true for no row.
     ///
     /// # Errors
     /// Invalid for a source without such footers.
     pub fn filtered(self, condition: Expr) -> Result<Self> {
         match self {
-            Source::Parquet { paths, fields, partitions, merged, .. } => {
-                Ok(Source::Parquet { paths, fields, partitions, merged, filter: Some(condition.into()) })
+            Source::Parquet { paths, fields, partitions, merged, empty_lists, .. } => {
+                let filter = Some(condition.into());
+                Ok(Source::Parquet { paths, fields, partitions, merged, empty_lists, filter })
             }
             other => Err(Error::invalid(format!("{} leaves no row groups out", other.name())).hint("use filter")),
         }

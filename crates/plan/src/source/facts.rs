@@ -79,6 +79,7 @@ impl Source {
             Source::Arrow { .. } => SourceFacts { in_groups: true, ..SourceFacts::new("from_arrow", ByIndex) },
             Source::Text { .. } => SourceFacts::lines("from_text"),
             Source::Jsonl { .. } => SourceFacts::lines("from_jsonl"),
+            Source::Json { .. } => SourceFacts { begins_anywhere: false, ..SourceFacts::new("from_json", ByReading) },
             Source::Csv { dialect, .. } => {
                 let is_line = !dialect.multiline;
                 SourceFacts { begins_anywhere: is_line, is_lines: is_line, ..SourceFacts::lines("from_csv") }
@@ -174,6 +175,7 @@ impl Source {
             | Source::Megatron { paths, .. }
             | Source::Mds { paths, .. }
             | Source::Litdata { paths, .. }
+            | Source::Json { paths, .. }
             | Source::Jsonl { paths, .. } => paths,
             Source::ImageFolder { root } => std::slice::from_ref(root),
             Source::Memory { .. } | Source::MapDataset { .. } | Source::Generator { .. } | Source::Range { .. } => &[],
@@ -199,6 +201,7 @@ impl Source {
             | Source::Megatron { paths, .. }
             | Source::Mds { paths, .. }
             | Source::Litdata { paths, .. }
+            | Source::Json { paths, .. }
             | Source::Jsonl { paths, .. } => paths.clear(),
             Source::ImageFolder { root } => root.clear(),
             Source::Combined(combined) => {

@@ -226,6 +226,9 @@ pub enum Source {
         /// The common properties of files, if their columns may differ.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         merged: Option<Merged>,
+        /// The columns of lists in which a missing list is read as an empty one, because the user said so.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        empty_lists: Vec<String>,
         /// The condition by which row groups are skipped: by their footers, it is true for none of their rows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filter: Option<Box<Expr>>,
@@ -242,6 +245,9 @@ pub enum Source {
         /// The common properties of files, if their columns may differ.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         merged: Option<Merged>,
+        /// The columns of lists in which a missing list is read as an empty one, because the user said so.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        empty_lists: Vec<String>,
     },
     /// Lines of text files, without their line ends: column `text`.
     Text {
@@ -252,6 +258,16 @@ pub enum Source {
     Jsonl {
         /// Paths, urls, globs and braces.
         paths: Vec<String>,
+        /// The fields to read.
+        fields: Vec<Field>,
+    },
+    /// The objects of an array of JSON documents.
+    Json {
+        /// Paths, urls, globs and braces.
+        paths: Vec<String>,
+        /// The member that is the array, with dots after the members around it; `None` where the document is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        field: Option<String>,
         /// The fields to read.
         fields: Vec<Field>,
     },

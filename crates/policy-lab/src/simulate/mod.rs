@@ -10,6 +10,7 @@
 //! same outcome; every policy meets the same noise. See `README.md` beside this file for the model and its limits.
 
 mod best;
+mod event;
 mod fleet;
 mod job;
 mod live;

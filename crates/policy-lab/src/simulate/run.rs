@@ -3,12 +3,12 @@
 //! All events of one moment are handled together: workers are divided after the last of them. Bounds: [`TIME_MAX_S`] of
 //! simulated time, so as many windows of each job as fit into that.
 
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, Error, Result, SampleId, Seed};
 
+use super::event::{Event, What};
 use super::fleet::Fleet;
 use super::live::Live;
 use super::outcome::together;
@@ -74,56 +74,6 @@ fn fits(job: &Job, at: Placement) -> Result<()> {
     }
     Ok(())
 }
-
-/// An event, and its job.
-#[derive(Debug, Clone, Copy)]
-enum What {
-    Begin(usize),
-    /// Its step changes to the one at this place.
-    Step(usize, usize),
-    /// The cores that its trainer uses change to the entry at this place.
-    Used(usize, usize),
-    /// A window may be over.
-    Look(usize),
-    /// Its last batch is taken, unless its rates have changed since.
-    End(usize, u64),
-    /// Workers are ready.
-    Ready,
-    /// A worker is lost, unless their number has changed since.
-    Lose(u64),
-    /// No worker of a type is available any more.
-    Away(usize),
-    /// The fleet policy decides again.
-    Fleet,
-}
-
-/// The greatest is next: the earliest, and at one moment the first that was planned.
-#[derive(Debug, Clone, Copy)]
-struct Event {
-    at: f64,
-    order: u64,
-    what: What,
-}
-
-impl Ord for Event {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.at.total_cmp(&self.at).then(other.order.cmp(&self.order))
-    }
-}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Event {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {

@@ -98,7 +98,7 @@ impl fmt::Display for Decision {
         match self.reason {
             Reason::Measuring { windows, needed } => return write!(f, "; measuring: {windows} of {needed} windows"),
             Reason::NoFigures => return f.write_str("; there are no figures"),
-            Reason::Lost { before } => write!(f, "; what was chosen before costs {}", Nanos(before))?,
+            Reason::Lost { before } => write!(f, "; the earlier choice costs {}", Nanos(before))?,
             Reason::Cheapest | Reason::Stays | Reason::Rule { .. } => {}
         }
         for (_, cost) in self.costs.iter().enumerate().filter(|(at, _)| *at != self.choice.at()) {

@@ -68,7 +68,7 @@ impl fmt::Display for StorePrices {
     }
 }
 
-/// The same prices in nanoseconds of a thread for each byte; 0 if nobody pays by the byte.
+/// The same prices in nanoseconds of a thread for each byte; 0 if the user does not pay by the byte.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Rent {
     /// Writing the byte.

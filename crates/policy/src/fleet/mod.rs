@@ -139,8 +139,8 @@ impl fmt::Display for Reason {
             Self::NotNeeded => f.write_str("others are cheaper, and enough"),
             Self::Replaced(1) => f.write_str("one stays until what replaces it is there"),
             Self::Replaced(workers) => write!(f, "{workers} stay until what replaces them is there"),
-            Self::FillsIn(1) => f.write_str("one more fills in for what is later than usual"),
-            Self::FillsIn(workers) => write!(f, "{workers} more fill in for what is later than usual"),
+            Self::FillsIn(1) => f.write_str("one more fills in for a worker that is later than usual"),
+            Self::FillsIn(workers) => write!(f, "{workers} more fill in for workers that are later than usual"),
             Self::Away(_) => {
                 write!(f, "no more came for {} minutes: others fill up, and it is tried again", PATIENCE.as_secs() / 60)
             }

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_kind_is_found_whoever_works_more_and_whatever_rows_cost() {
+    fn the_faster_kind_is_found_for_any_division_of_work_and_any_cost_of_rows() {
         let mut paces = [1.0; 3];
         for window in 0..60 {
             let row = 1.0 + f64::from(window % 5);

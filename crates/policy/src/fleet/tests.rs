@@ -119,7 +119,7 @@ fn what_is_lost_is_filled_up_sooner_than_what_has_not_come_yet() {
         let spot = if step < 20 { wanted[1].workers } else { 0 };
         there = [wanted[0].workers, spot, wanted[2].workers];
     }
-    assert_eq!(fills, Some((23, 5, "10 more fill in for what is later than usual".to_owned())));
+    assert_eq!(fills, Some((23, 5, "10 more fill in for workers that are later than usual".to_owned())));
 }
 
 #[test]

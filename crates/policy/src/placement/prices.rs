@@ -35,7 +35,7 @@ impl Prices {
         for (what, price) in [("trainer", self.trainer), ("worker", self.worker)] {
             if !(0.0..=PRICE_MAX).contains(&price) {
                 return Err(Error::invalid(format!("the price of a {what} is {price:?}"))
-                    .hint("give what it costs for an hour: 0 to 1000000"));
+                    .hint("give its price for an hour: 0 to 1000000"));
             }
         }
         if self.trainer == 0.0 && self.worker == 0.0 {
@@ -99,8 +99,9 @@ impl Objective {
                 .hint("leave the prices out, or use cost or cost-within:1.05"));
         }
         if objective != Self::Time && prices.is_none() {
-            return Err(Error::invalid(format!("the objective is {text}, and what machines cost is not known"))
-                .hint("give what they cost for an hour, both: --trainer-price and --worker-price, or trainer_price= and worker_price="));
+            return Err(Error::invalid(format!("the objective is {text}, and what machines cost is not known")).hint(
+                "give both prices for an hour: --trainer-price and --worker-price, or trainer_price= and worker_price=",
+            ));
         }
         Ok(objective)
     }

@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_could_have_more_but_from_one_that_has_less(
+        fn no_job_could_have_more_but_from_a_job_that_has_less(
             workers in 0u32..200,
             wishes in prop::collection::vec((0u32..60, 0.1f64..8.0), 0..12),
         ) {

@@ -6,11 +6,13 @@
 //!
 //! Invariant: a connection over TLS is used only if the peer's certificate was verified. No option turns this off.
 
+mod errors;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
@@ -19,11 +21,13 @@ use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::version::TLS13;
-use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use crate::net::address::Address;
 use crate::net::validity::Validity;
+pub use errors::carried;
+pub(crate) use errors::{carrying, explained, untrusted};
 
 /// The time for a refused peer to read the reason.
 const LAST_WORD_MAX: std::time::Duration = std::time::Duration::from_secs(1);
@@ -255,89 +259,6 @@ pub(crate) async fn last_word(mut socket: TcpStream, word: &[u8]) {
     let _ = tokio::time::timeout(LAST_WORD_MAX, say).await;
 }
 
-/// Returns the error of a side that does not trust the other, or is not trusted.
-pub(crate) fn untrusted(message: impl Into<String>, hint: &str) -> Error {
-    Error::new(ErrorKind::PermissionDenied, message).hint(hint)
-}
-
-/// Passes an error through a layer that keeps only the text of errors.
-pub(crate) fn carrying(error: &Error) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, error.to_json())
-}
-
-/// Returns the error that `carrying` put into a text.
-pub fn carried(text: &str) -> Option<Error> {
-    text.starts_with('{').then(|| serde_json::from_str(text).ok()).flatten()
-}
-
-/// Returns an error of TLS on the connecting side, with a hint.
-pub(crate) fn explained(error: io::Error) -> io::Error {
-    let Some(cause) = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) else { return error };
-    carrying(&match cause {
-        rustls::Error::InvalidCertificate(wrong) => wrong_certificate(wrong),
-        rustls::Error::InvalidMessage(_) => untrusted(
-            "the other side does not speak TLS",
-            "start it with --tls-cert and --tls-key, or leave out what turns TLS on here (tls=, FOREBAY_TLS_CA)",
-        ),
-        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => untrusted(
-            "the other side requires a client certificate, and got none",
-            "give a certificate that its authority has signed, and its key (--tls-cert and --tls-key, FOREBAY_TLS_CERT and \
-             FOREBAY_TLS_KEY, fb.Tls(cert=, key=))",
-        ),
-        rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
-            untrusted("the other side speaks TLS, but not Forebay's protocol", "is it a forebay dispatcher or worker?")
-        }
-        rustls::Error::AlertReceived(alert) if is_about_certificates(*alert) => untrusted(
-            format!("the other side refused the certificate of this side ({alert:?})"),
-            "it must be signed by the authority that --tls-client-ca names there, be valid now, and allow use by clients",
-        ),
-        other => untrusted(format!("TLS failed: {other}"), "both sides must speak TLS 1.3"),
-    })
-}
-
-fn is_about_certificates(alert: AlertDescription) -> bool {
-    use AlertDescription::*;
-    matches!(
-        alert,
-        UnknownCA
-            | BadCertificate
-            | CertificateUnknown
-            | CertificateExpired
-            | CertificateRevoked
-            | DecryptError
-            | UnsupportedCertificate
-            | AccessDenied
-    )
-}
-
-fn wrong_certificate(wrong: &CertificateError) -> Error {
-    match wrong {
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => untrusted(
-            "the certificate of the other side is not signed by the authority that is trusted here",
-            "give the certificate of the authority that signed it (--tls-ca, FOREBAY_TLS_CA, fb.Tls(ca=...))",
-        ),
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            untrusted("the certificate of the other side has expired", "renew it, and start that process again")
-        }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            untrusted("the certificate of the other side is not valid yet", "look at the clocks of both machines")
-        }
-        CertificateError::NotValidForName => other_name("another name", ""),
-        CertificateError::NotValidForNameContext { expected, presented } => {
-            other_name(&presented.join(", "), &expected.to_str())
-        }
-        other => untrusted(format!("the certificate of the other side is not accepted: {other}"), "renew it"),
-    }
-}
-
-fn other_name(presented: &str, expected: &str) -> Error {
-    untrusted(
-        format!("the certificate of the other side is for {presented}, and not for {expected:?}"),
-        "connect to it by the name in its certificate, or say which name to expect (--tls-name, FOREBAY_TLS_NAME, \
-         fb.Tls(name=...))",
-    )
-}
-
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
@@ -379,6 +300,8 @@ fn unusable(file: &Path, why: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use forebay_core::ErrorKind;
+
     use super::*;
 
     #[test]
@@ -405,13 +328,5 @@ mod tests {
         }
         let error = TlsFiles { client_ca: empty, ..none }.server().expect_err("no certificate");
         assert!(error.to_string().contains("--tls-cert"), "{error}");
-    }
-
-    #[test]
-    fn errors_go_through_layers_that_keep_only_text() {
-        let error = untrusted("no \"trust\"", "trust").with("file", "a");
-        assert_eq!(carried(&carrying(&error).to_string()), Some(error));
-        assert_eq!(carried("{not json"), None);
-        assert_eq!(carried("Connection refused"), None);
     }
 }

@@ -4,7 +4,7 @@
 //! closes, which the system does when this process ends. Its stdout has the announcement; its stderr is passed on, and
 //! the last lines are kept to explain an early end.
 
-#![expect(clippy::disallowed_methods, reason = "a process is waited for within a bound, and threads read what it says")]
+#![expect(clippy::disallowed_methods, reason = "a process is waited for within a bound, and threads read its output")]
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

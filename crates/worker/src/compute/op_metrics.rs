@@ -1,6 +1,6 @@
 //! The cost of each job's ops on this worker since the last report to the dispatcher.
 //!
-//! A job that has ended is reported once more. Bounds: the jobs that are held, and those that are not reported yet. A
+//! A job that has ended is reported once more. Bounds: the jobs that are held, and the jobs that are not reported yet. A
 //! report has about [`OPS_MAX`] ops; the others follow in the next reports, jobs in rotation.
 
 use std::collections::VecDeque;

@@ -11,21 +11,21 @@
 #![expect(clippy::disallowed_methods, reason = "the threads that compute, and the one that watches them")]
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use forebay_core::{ConsumerIndex, Epoch, Ordinal};
+use forebay_core::{ConsumerIndex, Ordinal};
 use forebay_exec::{RowPool, Scratch, ThreadCpuTime, set_preemption};
-use forebay_io::WindowAnnouncement;
 use forebay_plan::Morsel;
 
 use crate::compute::fair_queue::{Charge, Eligibility, FairQueue, Flow};
 use crate::compute::run::{block, morsel};
+use crate::compute::task::{BusyThread, Queued, QueuedSplit, Task, next_task};
 use crate::compute::turn::{Paused, Schedule, ThreadPreemption, Turn};
-use crate::compute::watchdog::{TaskId, Watchdog, WatchedThread};
+use crate::compute::watchdog::{TaskId, Watchdog};
 use crate::lock::lock;
 use crate::splits::jobs::Prepared;
 use crate::splits::split_buffer::SplitBuffer;
@@ -38,59 +38,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 thread_local! {
     /// The task of this thread.
     static CURRENT: Cell<TaskId> = const { Cell::new(0) };
-}
-
-/// An entry of the queue.
-enum Queued {
-    Split(QueuedSplit),
-    /// A task whose thread waits for its turn.
-    Paused(Paused),
-}
-
-impl Queued {
-    /// Returns a function that tells whether an entry comes before those of this order. Order 0 goes to the front.
-    fn comes_before(order: u64) -> impl Fn(&Self) -> bool {
-        move |entry| {
-            let own = match entry {
-                Self::Split(split) => split.order,
-                Self::Paused(paused) => paused.order,
-            };
-            own < order
-        }
-    }
-}
-
-/// A split to compute: morsel by morsel, or as a whole where its morsels must come in order.
-struct QueuedSplit {
-    split: Arc<SplitBuffer>,
-    job: Arc<Prepared>,
-    run: u64,
-    morsels: Box<dyn Iterator<Item = (u64, Morsel)> + Send>,
-    counted: bool,
-    /// Threads help the split with the lowest number first.
-    order: u64,
-}
-
-impl QueuedSplit {
-    /// Makes the split one task. Until the announcement is dropped, no later window of the same lanes is read in this
-    /// process: threads take the windows of a shuffle in order.
-    fn into_block(mut self) -> Task {
-        let mut morsels = self.morsels.peekable();
-        let epoch = Epoch(self.split.key.epoch);
-        let announced = morsels.peek().and_then(|(_, morsel)| self.job.executable.announce(epoch, *morsel));
-        self.morsels = Box::new(morsels);
-        Task::Block(self, announced)
-    }
-}
-
-/// The work that a thread takes at a time.
-enum Task {
-    Morsel(Arc<SplitBuffer>, Arc<Prepared>, u64, (u64, Morsel), u64),
-    Block(QueuedSplit, Option<WindowAnnouncement>),
-    /// The thread of a task goes on; this thread takes other work.
-    Resume(Paused),
-    /// Rows of a morsel that another thread has begun.
-    Help,
 }
 
 #[derive(Default)]
@@ -131,22 +78,6 @@ pub(crate) struct PoolShared {
     pushed: AtomicU64,
     /// Microseconds that threads spent on rows of other threads' morsels, not yet counted for any job.
     helped_us: AtomicU64,
-}
-
-/// A thread with a task; `split` is `None` if it helps another.
-struct BusyThread {
-    processor: ThreadCpuTime,
-    split: Option<(Arc<SplitBuffer>, u64)>,
-}
-
-impl WatchedThread for BusyThread {
-    fn is_stale(&self) -> bool {
-        self.split.as_ref().is_some_and(|(split, run)| split.is_stale(*run))
-    }
-
-    fn used(&self) -> Option<Duration> {
-        self.processor.used()
-    }
 }
 
 impl Pool {
@@ -255,27 +186,6 @@ fn watch(shared: Weak<PoolShared>) {
     let started = std::thread::Builder::new().name("forebay-watch".to_owned()).spawn(look);
     if let Err(error) = started {
         tracing::error!(%error, "cannot start the thread that replaces hanging threads");
-    }
-}
-
-/// Takes the next task from a flow's entries.
-fn next_task(entries: &mut VecDeque<Queued>) -> Option<Task> {
-    loop {
-        match entries.front_mut()? {
-            Queued::Split(entry) if entry.split.is_stale(entry.run) => {}
-            Queued::Split(entry) if entry.counted => {
-                if let Some(next) = entry.morsels.next() {
-                    return Some(Task::Morsel(entry.split.clone(), entry.job.clone(), entry.run, next, entry.order));
-                }
-            }
-            _ => {
-                return Some(match entries.pop_front()? {
-                    Queued::Split(block) => block.into_block(),
-                    Queued::Paused(paused) => Task::Resume(paused),
-                });
-            }
-        }
-        entries.pop_front();
     }
 }
 

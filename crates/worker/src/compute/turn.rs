@@ -41,7 +41,7 @@ pub(crate) struct Turn {
     pub(crate) charge: Option<Charge>,
     /// When the part began.
     pub(crate) since: Instant,
-    /// It may wait between two rows: other threads do not wait for what it has announced.
+    /// It may wait between two rows: other threads do not wait for its announced window.
     pub(crate) is_free: bool,
 }
 

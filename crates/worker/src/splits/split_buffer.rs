@@ -8,7 +8,8 @@
 //!
 //! Invariant: chunks that an older run still puts are dropped.
 
-use std::collections::VecDeque;
+mod state;
+
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,6 +23,8 @@ use crate::lock::lock;
 use crate::options::{AHEAD_BYTES_MAX, SENT_BYTES_MAX};
 use crate::splits::chunk::ProducedChunk;
 use crate::stats::WorkerStats;
+pub(crate) use state::ReadOutcome;
+use state::{BufferState, Slot};
 
 /// The identity of a split. The order of the fields makes the splits that one consumer has consumed a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,38 +33,6 @@ pub(crate) struct SplitKey {
     pub(crate) consumer: u32,
     pub(crate) epoch: u64,
     pub(crate) ordinal: u64,
-}
-
-enum Slot {
-    Waiting,
-    Ready(ProducedChunk),
-    Failed(Error),
-    /// A consumer on this machine has the memory.
-    GivenAway,
-}
-
-struct BufferState {
-    token: u64,
-    /// The number of row ops that run on chunks computed from now on, as in the lease; `None` is the default boundary.
-    ops_on_worker: Option<u32>,
-    /// Incremented when the split is computed again.
-    run: u64,
-    /// The index of the first slot.
-    base: u64,
-    slots: VecDeque<Slot>,
-    /// The number of chunks, once known.
-    total: Option<u64>,
-    /// The number of chunks that are ready or failed.
-    resolved: u64,
-    first_failed: Option<u64>,
-    /// The first index that no consumer has read yet, and the bytes of the chunks from there on.
-    unsent: u64,
-    unsent_bytes: usize,
-    sent_bytes: usize,
-    /// Whether the split is filled in order and may lose its oldest chunks.
-    streamed: bool,
-    open: bool,
-    removed: bool,
 }
 
 /// See the module's documentation.
@@ -79,24 +50,6 @@ pub(crate) struct SplitBuffer {
     room: Condvar,
 }
 
-/// The state at an index for a consumer.
-pub(crate) enum ReadOutcome {
-    /// The chunk.
-    Chunk(ProducedChunk),
-    /// The split failed here.
-    Failed(Error),
-    /// The split ends here.
-    End,
-    /// The chunk is not computed yet.
-    NotYet,
-    /// The chunk was dropped after it was sent, or its memory was handed over: the split must be computed again.
-    Dropped,
-    /// This worker does not hold the lease any more.
-    NotHeld,
-    /// The split has only so many chunks.
-    Beyond(u64),
-}
-
 /// The result of putting a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PutOutcome {
@@ -110,27 +63,11 @@ pub(crate) enum PutOutcome {
 impl SplitBuffer {
     pub(crate) fn new(key: SplitKey, token: u64, ops_on_worker: Option<u32>, stats: Arc<WorkerStats>) -> Self {
         stats.open.fetch_add(1, Relaxed);
-        let state = BufferState {
-            token,
-            ops_on_worker,
-            run: 0,
-            base: 0,
-            slots: VecDeque::new(),
-            total: None,
-            resolved: 0,
-            first_failed: None,
-            unsent: 0,
-            unsent_bytes: 0,
-            sent_bytes: 0,
-            streamed: false,
-            open: true,
-            removed: false,
-        };
         Self {
             key,
             leased: if stats.is_traced() { tracer().now() } else { 0 },
             stats,
-            state: Mutex::new(state),
+            state: Mutex::new(BufferState::new(token, ops_on_worker)),
             known: Mutex::default(),
             changed: Notify::new(),
             room: Condvar::new(),
@@ -447,40 +384,6 @@ impl SplitBuffer {
             self.stats.sent.fetch_sub(state.sent_bytes, Relaxed);
         }
         (state.unsent_bytes, state.sent_bytes) = (0, 0);
-    }
-}
-
-impl Slot {
-    fn num_bytes(&self) -> usize {
-        if let Slot::Ready(produced) = self { produced.chunk.num_bytes() } else { 0 }
-    }
-}
-
-impl BufferState {
-    /// Returns the outcome at an index without a chunk. A split of unknown length ends at its first error, so a
-    /// consumer that resumes behind it (another worker had sent that far) gets the error and does not wait.
-    fn ended_before(&self, index: u64) -> ReadOutcome {
-        let Some(first) = self.first_failed.filter(|&f| self.total.is_none() && f < index) else {
-            return ReadOutcome::NotYet;
-        };
-        match first.checked_sub(self.base).and_then(|place| self.slots.get(place as usize)) {
-            Some(Slot::Failed(error)) => ReadOutcome::Failed(error.clone()),
-            _ => ReadOutcome::Dropped,
-        }
-    }
-
-    /// Fills the slot at `index`; returns false when it was filled before, or lies before the first slot.
-    fn resolve(&mut self, index: u64, slot: Slot) -> bool {
-        let Some(place) = index.checked_sub(self.base).map(|p| p as usize) else { return false };
-        while self.slots.len() <= place {
-            self.slots.push_back(Slot::Waiting);
-        }
-        if !matches!(self.slots[place], Slot::Waiting) {
-            return false;
-        }
-        self.slots[place] = slot;
-        self.resolved += 1;
-        true
     }
 }
 

@@ -8,7 +8,6 @@ its label. Bounds: a wait polls every `POLL_SECONDS`, and ends at the caller's d
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from forebay import _native
 from forebay._src.cluster import parts, reasons
 from forebay._src.cluster.api import Api, Kind
 from forebay._src.cluster.kubeconfig import Json
+from forebay._src.cluster.kubernetes_root import Root, find, forebay_service, owners_of
+from forebay._src.cluster.kubernetes_status import status, statuses
 from forebay._src.cluster.parts import CONFIG_MAPS, DEPLOYMENTS, FOREBAY_SERVICES, STATEFUL_SETS, Asked
 from forebay._src.cluster.place import Request, Tell
 from forebay._src.cluster.status import ClusterStatus
@@ -33,8 +34,6 @@ from forebay.errors import (
 POLL_SECONDS = 0.5
 #: Tries of a replacement whose object changed between reading and writing.
 REPLACE_TRIES = 5
-#: Reasons in the status of a ForebayService that only a change of its spec removes.
-_FINAL = ("InvalidSpec", "ChildNotOwned")
 #: The kinds of objects in a service.
 _KINDS = (
     parts.PODS,
@@ -80,55 +79,6 @@ class KubernetesPlace:
     def stop(self, name: str, timeout: float, tell: Tell) -> None:
         """Deletes a service, and waits until nothing of it is left."""
         stop(self.api, self.namespace, name, timeout, tell)
-
-
-@dataclass(frozen=True)
-class Root:
-    """The object that owns the other objects of a service, as it is in the cluster."""
-
-    kind: Kind
-    body: Json
-
-    @property
-    def uid(self) -> str:
-        """Its uid."""
-        return str(self.body["metadata"]["uid"])
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether this module made it."""
-        return bool(self.body["metadata"].get("labels", {}).get(parts.MANAGED_BY) == parts.OURS)
-
-    def asked(self) -> Json:
-        """Returns the arguments of `start`."""
-        try:
-            found = json.loads(self.body["metadata"].get("annotations", {})[parts.ASKED])
-        except (KeyError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
-
-    def __str__(self) -> str:
-        meta = self.body["metadata"]
-        return f"{self.kind.kind} {meta['name']} of namespace {meta['namespace']}"
-
-
-def find(api: Api, namespace: str, name: str) -> Root | None:
-    """Returns the root of a service of this name, of any maker."""
-    if found := _service(api, namespace, name):
-        return Root(FOREBAY_SERVICES, found)
-    found = api.get(CONFIG_MAPS, namespace, name)
-    # The operator's own ConfigMap goes with its ForebayService.
-    if found is None or found["metadata"].get("ownerReferences"):
-        return None
-    return Root(CONFIG_MAPS, found)
-
-
-def _service(api: Api, namespace: str, name: str) -> Json | None:
-    """Returns a ForebayService, or `None` if the caller may not read it: its ConfigMap has the same name."""
-    try:
-        return api.get(FOREBAY_SERVICES, namespace, name)
-    except PermissionDeniedError:
-        return None
 
 
 def start(api: Api, asked: Asked, plain: bool, update: bool, progress: Tell) -> Root:
@@ -237,7 +187,7 @@ def _make_parts(api: Api, asked: Asked, root: Root, is_new: bool) -> None:
     try:
         for kind, body in parts.plain(asked, root.uid):
             there = api.get(kind, asked.namespace, body["metadata"]["name"])
-            if there is not None and root.uid not in _owners(there):
+            if there is not None and root.uid not in owners_of(there):
                 what = f"{kind.kind} {body['metadata']['name']} of namespace {asked.namespace}"
                 raise ConflictError(
                     f"cluster: {what} is there, and was not made for this service",
@@ -252,12 +202,6 @@ def _make_parts(api: Api, asked: Asked, root: Root, is_new: bool) -> None:
                 context = {**error.context, "still there": f"{root}: {left.message}"}
                 raise type(error)(error.message, context) from None
         raise
-
-
-def _owners(found: Json, name: str | None = None) -> set[str]:
-    """Returns the uids of the owners of an object, or of its owners of this name."""
-    owners = found["metadata"].get("ownerReferences") or []
-    return {str(it.get("uid")) for it in owners if name in (None, it.get("name"))}
 
 
 def wait(api: Api, root: Root, timeout: float, progress: Tell) -> ClusterStatus:
@@ -305,112 +249,6 @@ def _hints(name: str, namespace: str) -> dict[str, str]:
     return {"hint": f"see `forebay cluster status {name} {place}`; `forebay cluster stop {name} {place}` ends it"}
 
 
-def status(api: Api, namespace: str, name: str) -> ClusterStatus:
-    """Returns the status of a service, also if another tool made it."""
-    root = find(api, namespace, name)
-    if root is None or (root.kind == CONFIG_MAPS and not _is_service(root)):
-        raise NotFoundError(
-            f"cluster: there is no service {name!r} in namespace {namespace!r}",
-            {"context": api.access.context, "hint": "`forebay cluster status` without a name lists all"},
-        )
-    return _look(api, root)
-
-
-def statuses(api: Api, namespace: str) -> list[ClusterStatus]:
-    """Returns the status of each service in a namespace."""
-    roots = [Root(CONFIG_MAPS, it) for it in api.list(CONFIG_MAPS, namespace, labelSelector=parts.SERVICE)]
-    roots = [it for it in roots if it.is_ours and not it.body["metadata"].get("ownerReferences")]
-    # Without the operator, or without the right to read its objects, only plain objects can be listed.
-    with contextlib.suppress(NotFoundError, PermissionDeniedError):
-        roots += [Root(FOREBAY_SERVICES, it) for it in api.list(FOREBAY_SERVICES, namespace)]
-    return sorted((_look(api, it) for it in roots), key=lambda it: it.name)
-
-
-def _is_service(root: Root) -> bool:
-    return parts.SERVICE in root.body["metadata"].get("labels", {})
-
-
-def _look(api: Api, root: Root) -> ClusterStatus:
-    meta, body = root.body["metadata"], root.body
-    name, namespace, chosen = meta["name"], meta["namespace"], f"{parts.SERVICE}={meta['name']}"
-    sets = api.list(STATEFUL_SETS, namespace, labelSelector=chosen)
-    deployments = api.list(DEPLOYMENTS, namespace, labelSelector=chosen)
-    dispatchers, workers = _ready(sets), _ready(deployments)
-    enough = bool(dispatchers[0]) and (workers[0] >= workers[1] > 0 or _is_scaled(root, workers[0]))
-    told = body.get("status", {}) if root.kind == FOREBAY_SERVICES else {}
-    is_current = told.get("observedGeneration", 0) >= meta.get("generation", 0) or root.kind == CONFIG_MAPS
-    rolled = all(_is_new(it) for it in (*sets, *deployments))
-    ready = bool(enough and is_current and rolled) and not meta.get("deletionTimestamp")
-    degraded = [it for it in told.get("conditions") or [] if it["type"] == "Degraded" and it["status"] == "True"]
-    why = [] if ready else _why(api, namespace, chosen, [*sets, *deployments])
-    why = [f"{it['reason']}: {it['message']}" for it in degraded if it["reason"] != "PodsMissing"] + why
-    if root.kind == FOREBAY_SERVICES and not is_current:
-        why.append("no operator has looked at the ForebayService yet: does forebay-operator run?")
-    final = [f"{it['reason']}: {it['message']}" for it in degraded if it["reason"] in _FINAL] if is_current else []
-    return ClusterStatus(
-        name=name,
-        on="kubernetes",
-        place=namespace,
-        kind="ForebayService" if root.kind == FOREBAY_SERVICES else "objects",
-        address=_address(api, namespace, name),
-        ready=ready,
-        dispatchers=f"{dispatchers[0]}/{dispatchers[1]}",
-        workers=f"{workers[0]}/{workers[1]}",
-        image=str(body.get("spec", {}).get("image") or root.asked().get("image") or ""),
-        ours=root.is_ours,
-        reasons=tuple(dict.fromkeys(why)),
-        final=final[0] if final else None,
-    )
-
-
-def _is_scaled(root: Root, ready: int) -> bool:
-    """Whether the number of workers follows the jobs, and a worker runs: then the service serves."""
-    workers = root.body.get("spec", {}).get("workers") or [] if root.kind == FOREBAY_SERVICES else []
-    scaled = [it for it in workers if (it.get("replicas") or {}).get("min") != (it.get("replicas") or {}).get("max")]
-    fewest = sum((it.get("replicas") or {}).get("min") or 0 for it in workers)
-    return bool(scaled) and ready >= fewest
-
-
-def _ready(workloads: list[Json]) -> tuple[int, int]:
-    return (
-        sum(it.get("status", {}).get("readyReplicas") or 0 for it in workloads),
-        sum(it["spec"].get("replicas", 1) for it in workloads),
-    )
-
-
-def _is_new(workload: Json) -> bool:
-    """Whether a workload has all pods of its newest spec, and no older ones: as `kubectl rollout status` decides it."""
-    told, wanted = workload.get("status", {}), workload["spec"].get("replicas", 1)
-    seen = told.get("observedGeneration", 0) >= workload["metadata"].get("generation", 0)
-    updated = told.get("updatedReplicas") or 0
-    return bool(seen and updated >= wanted and (told.get("replicas") or 0) <= updated)
-
-
-def _why(api: Api, namespace: str, chosen: str, workloads: list[Json]) -> list[str]:
-    """Returns why pods are not ready, as far as the caller may see it."""
-    try:
-        pods = api.list(parts.PODS, namespace, labelSelector=chosen)
-    except ForebayError as error:
-        return [f"why cannot be read: {error.message.removeprefix('cluster: ')}"]
-    try:
-        warnings = api.list(parts.EVENTS, namespace, fieldSelector="type=Warning")
-    except ForebayError:
-        # Most reasons are in the pods. Many users may not read events.
-        warnings = []
-    service = chosen.partition("=")[2]
-    names = {it["metadata"]["name"] for it in (*pods, *workloads)} | {f"{service}-dispatcher"}
-    return reasons.reasons(pods, workloads, warnings, names)
-
-
-def _address(api: Api, namespace: str, name: str) -> str:
-    """Returns the address of the dispatcher: that of a load balancer, or the name that pods of the cluster resolve."""
-    found = api.get(parts.SERVICES, namespace, name) or {}
-    for entry in found.get("status", {}).get("loadBalancer", {}).get("ingress") or []:
-        if host := entry.get("hostname") or entry.get("ip"):
-            return f"forebay://{host}:{parts.address(name, namespace).rpartition(':')[2]}"
-    return f"forebay://{parts.address(name, namespace)}"
-
-
 def stop(api: Api, namespace: str, name: str, timeout: float, progress: Tell) -> None:
     """Deletes a service that this module made, and waits until everything that it owned is gone."""
     root = find(api, namespace, name)
@@ -418,7 +256,7 @@ def stop(api: Api, namespace: str, name: str, timeout: float, progress: Tell) ->
         _refuse_others(root, namespace)
     found = _labelled(api, namespace, name)
     # After an interrupted stop, the root is gone, and other objects still name it as their owner.
-    owners = {root.uid} if root else {uid for it in found for uid in _owners(it, name)}
+    owners = {root.uid} if root else {uid for it in found for uid in owners_of(it, name)}
     if not owners:
         raise NotFoundError(
             f"cluster: there is no service {name!r} in namespace {namespace!r}", {"context": api.access.context}
@@ -447,7 +285,7 @@ def stop(api: Api, namespace: str, name: str, timeout: float, progress: Tell) ->
 def _labelled(api: Api, namespace: str, name: str) -> list[Json]:
     """Returns the objects with the label of the service, and a ForebayService of its name."""
     found = [it for kind in _KINDS for it in api.list(kind, namespace, labelSelector=f"{parts.SERVICE}={name}")]
-    service = _service(api, namespace, name)
+    service = forebay_service(api, namespace, name)
     return [*found, service] if service else found
 
 
@@ -456,7 +294,7 @@ def _owned(found: list[Json], owners: set[str]) -> list[Json]:
     before = -1
     while before != len(owners):
         before = len(owners)
-        owners |= {it["metadata"]["uid"] for it in found if owners & _owners(it)}
+        owners |= {it["metadata"]["uid"] for it in found if owners & owners_of(it)}
     return [it for it in found if it["metadata"]["uid"] in owners]
 
 

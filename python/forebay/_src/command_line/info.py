@@ -57,7 +57,8 @@ class Info:
         else:
             rows = "rows are not counted (--count reads all files to count them)"
         read = "all rows" if of.complete else f"the first {of.rows} rows"
-        head = f"{terminal.clean(self.source, 200)}: {self.kind}\n{files}{size}, {rows}, {len(of)} columns"
+        columns = "1 column" if len(of) == 1 else f"{len(of)} columns"
+        head = f"{terminal.clean(self.source, 200)}: {self.kind}\n{files}{size}, {rows}, {columns}"
         return f"{head}\n\nread: {read}, {terminal.size(of.bytes)} of values\n" + "\n".join(str(of).splitlines()[1:])
 
     def to_json(self) -> str:

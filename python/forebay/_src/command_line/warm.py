@@ -46,7 +46,8 @@ def warm(options: str, file: str | os.PathLike[str]) -> str:
     if not kept or (wanted["datasets"] and len(kept) < len(chosen)):
         without = [name for name in chosen if name not in kept]
         raise InvalidPipelineError(
-            f"{', '.join(without) or path} keeps nothing", {"hint": "write .cache() behind what is to be computed once"}
+            f"{', '.join(without) or path} keeps nothing",
+            {"hint": "write .cache() behind the ops that should run once"},
         )
     return json.dumps([_compute(name, pipeline, wanted) for name, pipeline in kept.items()])
 

@@ -16,16 +16,19 @@ missing`` is true, and ``where`` returns ``no`` if its condition is missing.
 from __future__ import annotations
 
 import builtins
+import datetime as dt
 import math
 import numbers
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, Union
 
-from forebay._src import habits
+import numpy as np
+from forebay._src import habits, habits_expressions
 from forebay._src.expr.expr_arguments import INT64_MAX, INT64_MIN, unicode_text
 from forebay._src.expr.expr_calls import ListFunctions, TextFunctions
 from forebay._src.expr.expr_functions import ExprFunctions
+from forebay._src.expr.expr_numpy import NumpyFunctions
 from forebay._src.expr.expr_operators import ExprOperators, in_parentheses
 from forebay._src.expr.expr_times import Times, resolved
 from forebay._src.usage import explained, name_methods
@@ -55,7 +58,17 @@ _SYMBOLS: Final = {
 }
 
 
-class Expr(ExprOperators, ExprFunctions):
+#: Values that no expression takes, and what to write.
+_OTHERS: Final = (
+    (type(None), "use fb.col(name).is_null() to find missing values"),
+    (dt.date, "times are compared by x.dt: x.dt >= datetime.date(2024, 1, 1)"),
+    (dt.timedelta, "a time is a whole number of its unit: x - 86_400 of seconds is a day earlier"),
+    (bytes, "write a text, and x.cast(str) of a column of bytes"),
+    ((builtins.list, tuple, set, frozenset, np.ndarray), "write x.isin(values) for one of some"),
+)
+
+
+class Expr(ExprOperators, ExprFunctions, NumpyFunctions):
     """An expression over the columns of a row. Made by :func:`col`, :func:`lit`, :func:`where`, and by operators.
 
     >>> import forebay as fb
@@ -121,8 +134,6 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
 
     # `==` returns an expression, so a hash cannot find equal expressions.
     __hash__ = None  # type: ignore[assignment]
-    # NumPy's scalars and arrays then leave an operator to this class, and do not treat it as an object.
-    __array_ufunc__ = None
 
     def __iter__(self) -> NoReturn:
         raise TypeError("an expression cannot be iterated: it describes a column of the pipeline, not its values")
@@ -146,7 +157,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
 
         def __getattr__(self, name: builtins.str) -> NoReturn:
             """Python calls this for a name that the class lacks. The error says what to write instead."""
-            raise habits.missing("an expression", name, habits.EXPRESSIONS, habits.public_names(self, name))
+            raise habits.missing("an expression", name, habits_expressions.EXPRESSIONS, habits.public_names(self, name))
 
     def fill_null(self, value: ExprLike) -> Expr:
         """Returns ``value`` where the row is missing; the dtype stays. A nan that is not missing stays nan.
@@ -213,6 +224,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
 name_methods(Expr)
 
 
+@explained()
 def col(name: str) -> Expr:
     """Names a column; a field of a nested dictionary has a dotted name.
 
@@ -225,6 +237,7 @@ def col(name: str) -> Expr:
     return _leaf(f"col({unicode_text('col: a column name', name)!r})", expr="col", name=str.__str__(name))
 
 
+@explained()
 def lit(value: Any) -> Expr:
     """Makes an expression of a single value: a bool, an integer, a float or a string, Python's or NumPy's.
 
@@ -259,10 +272,11 @@ def lit(value: Any) -> Expr:
         return _float(float(value))
     raise TypeError(
         f"an expression takes a bool, int, float, str or another expression, not {type(value).__name__}"
-        + ("; use fb.col(name).is_null() to find missing values" if value is None else "")
+        + next((f"; {hint}" for kinds, hint in _OTHERS if isinstance(value, kinds)), "")
     )
 
 
+@explained()
 def where(cond: ExprLike, yes: ExprLike, no: ExprLike) -> Expr:
     """Returns ``yes`` where ``cond`` is true, else ``no``, as ``numpy.where``.
 
@@ -274,6 +288,7 @@ def where(cond: ExprLike, yes: ExprLike, no: ExprLike) -> Expr:
     return _join(parts, {"expr": "where"}, f"where({', '.join(map(str, parts))})")
 
 
+@explained()
 def coalesce(first: ExprLike, *others: ExprLike) -> Expr:
     """Gives the first value of a row that is not missing; the dtype is that of the first: ``fill_null`` one by one.
 

@@ -5,10 +5,13 @@ They are grouped as in pandas and polars. Places in texts count characters, as i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
+from forebay._src import habits, habits_expressions
 from forebay._src.expr.expr_times import unit_of
+from forebay._src.usage import explained, name_methods
 
 if TYPE_CHECKING:
     from forebay._src.expr.expr import Expr
@@ -23,8 +26,23 @@ class _Functions:
 
     __slots__ = ("_of",)
 
+    #: The owner of names, and names of other libraries with the code to write here.
+    _ELSEWHERE: ClassVar[tuple[str, Mapping[str, str]]]
+
     def __init__(self, of: Expr) -> None:
         self._of = of
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Python calls this for a name that the class lacks. The error says what to write instead."""
+            owner, known = self._ELSEWHERE
+            raise habits.missing(owner, name, known, habits.public_names(self, name))
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        """Says what to write: pandas has `.str[0:3]`, and Python's lists `[0]`."""
+        owner, first = self._ELSEWHERE[0], "get(0)" if isinstance(self, ListFunctions) else "slice(0, 1)"
+        raise TypeError(f"{owner} has no [...]: write {owner}.slice(start, stop), and {owner}.{first} for the first")
 
     def _call(self, space: str, name: str, args: tuple[Any, ...], call: dict[str, Any]) -> Expr:
         return self._called_with(space, name, ", ".join(map(repr, args)), call)
@@ -48,6 +66,7 @@ class TextFunctions(_Functions):
     """
 
     __slots__ = ()
+    _ELSEWHERE = (".str", habits_expressions.TEXTS)
 
     def lower(self) -> Expr:
         """In lower case, as Python's `str.lower`."""
@@ -63,6 +82,8 @@ class TextFunctions(_Functions):
 
     def slice(self, start: int | None = None, stop: int | None = None) -> Expr:
         """The characters from `start` to before `stop`, as Python's `text[start:stop]`.
+
+        A `stop` that never lies behind `start` is a `ValueError`.
 
         >>> import forebay as fb
         >>> ds = fb.from_dict({"file": ["cat.jpg", "dog.png"]})
@@ -83,6 +104,7 @@ class TextFunctions(_Functions):
         """Whether it ends with this text."""
         return self._text("ends_with", (text,), {"text": _word("ends_with", "text", text)})
 
+    @explained(regex="leave it out: old is a text, letter by letter; of a pattern, map with re.sub")
     def replace(self, old: str, new: str) -> Expr:
         """With each `old` replaced by `new`, letter by letter, as Python's `str.replace`."""
         words = {"old": _word("replace", "old", old), "new": _word("replace", "new", new)}
@@ -106,6 +128,7 @@ class TextFunctions(_Functions):
         """
         return self._text("search", (pattern,), {"pattern": _word("search", "pattern", pattern), "from_start": False})
 
+    @explained("write split(' ') or split(',', index); at white space of any length: map with text.split()")
     def split(self, separator: str, index: int | None = None) -> Expr:
         """Its parts between separators, a list of strings, as Python's `text.split(separator)`.
 
@@ -172,6 +195,7 @@ class ListFunctions(_Functions):
     """
 
     __slots__ = ()
+    _ELSEWHERE = (".list", habits_expressions.LISTS)
 
     def get(self, index: int, *, default: Any = _NO_DEFAULT) -> Expr:
         """The item at `index` of the first dimension, from the end if negative.
@@ -194,7 +218,8 @@ class ListFunctions(_Functions):
     def slice(self, start: int | None = None, stop: int | None = None) -> Expr:
         """The items from `start` to before `stop` of the first dimension, as Python's `items[start:stop]`.
 
-        Both are places. Where Polars writes `slice(offset, length)`, write `slice(offset, offset + length)`.
+        Both are places. Where Polars writes `slice(offset, length)`, write `slice(offset, offset + length)`. A `stop`
+        that never lies behind `start`, and one from the beginning with a `start` from the end, are a `ValueError`.
 
         >>> import forebay as fb, numpy as np
         >>> ds = fb.from_dict({"x": [np.arange(5)]}).with_column("x", fb.col("x").list.slice(2, 2 + 3))
@@ -235,6 +260,10 @@ class ListFunctions(_Functions):
         return self._call("list", "max", (), {"fn": "max"})
 
 
+name_methods(TextFunctions)
+name_methods(ListFunctions)
+
+
 def _item(default: Any) -> Any:
     """Returns the default of `get` as the engine knows it."""
     if isinstance(default, np.generic):
@@ -254,7 +283,16 @@ def _item(default: Any) -> Any:
 
 def _slice(start: Any, stop: Any) -> dict[str, Any]:
     ends = {"start": start, "stop": stop}
-    return {name: None if end is None else _place("slice", name, end) for name, end in ends.items()}
+    places = {name: None if end is None else _place("slice", name, end) for name, end in ends.items()}
+    first, end = places["start"] or 0, places["stop"]
+    # What is meant by a length, as in Polars, would be empty or a part that depends on the length of the list.
+    if end is not None and (first >= end if (first < 0) == (end < 0) else first < 0):
+        mixed = "counts from the end, and stop from the beginning" if first < 0 <= end else f"is not before stop={end}"
+        raise ValueError(
+            f"slice: start={first} {mixed}: both are places, as in Python's items[start:stop]; "
+            "for a number of items, write slice(start, start + number), or slice(-number) for the last ones"
+        )
+    return places
 
 
 def _place(function: str, name: str, value: Any) -> int:

@@ -11,8 +11,11 @@ import datetime as dt
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+import numpy as np
+from forebay._src import habits, habits_expressions
+from forebay._src.usage import name_methods
 from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
@@ -114,7 +117,12 @@ def _since(time: Any) -> dt.timedelta:
         return (time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)) - _EPOCH
     if isinstance(time, dt.date):
         return dt.timedelta(days=time.toordinal() - _EPOCH.toordinal())
-    raise TypeError(f"a time is compared with a datetime or a date of Python, not {type(time).__name__}")
+    hint = ""
+    if isinstance(time, str):
+        hint = f"; write datetime.datetime.fromisoformat({time!r})"
+    elif isinstance(time, np.datetime64):
+        hint = "; write its .astype('datetime64[us]').item()"
+    raise TypeError(f"a time is compared with a datetime or a date of Python, not {type(time).__name__}{hint}")
 
 
 def _ticks(time: Any, unit: str) -> int:
@@ -147,6 +155,12 @@ class TimeFunctions:
 
     def __init__(self, of: Expr, unit: str | None = None) -> None:
         self._of, self._unit = of, unit
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Python calls this for a name that the class lacks. The error says what to write instead."""
+            raise habits.missing(".dt", name, habits_expressions.TIMES, habits.public_names(self, name))
 
     def year(self) -> Expr:
         """The year, as int64."""
@@ -240,3 +254,6 @@ class Times(TimeFunctions):
         col('when').dt('us').year()
         """
         return TimeFunctions(self._of, unit_of("dt", unit))
+
+
+name_methods(Times)

@@ -72,7 +72,7 @@ class EpochDataset:
         return epochs, consumers or (0, 1)
 
     def _ranks(self) -> tuple[int, int]:
-        """Returns this process's index among those that train together, and their number, for `consumers="auto"`."""
+        """Returns this process's index among the processes that train, and their number, for `consumers="auto"`."""
         found = ranks.found()
         return (0, 1) if found is None else (found.index, found.count)
 

@@ -36,7 +36,7 @@ def check_missing(schema: Schema, op: str) -> None:
         dtype = schema[name].dtype
         if dtype in NUMBERS and not dtype.startswith("float"):
             ways = [
-                f"fill it: .fill_null({name!r}, 0)",
+                f"fill it: .fill_null({name!r}, 0), or default= of lookup",
                 f"leave such rows out: .filter(~fb.col({name!r}).is_null())",
                 'where it never is missing, say so: nullable=[] of from_parquet, or a schema without "?"',
             ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from forebay._src.iteration.iterator import epoch_of, position_of
+from forebay._src.iteration.state import epoch_of, position_of
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset

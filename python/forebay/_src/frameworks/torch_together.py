@@ -46,7 +46,7 @@ def together(batches: Iterator[Sample], even: Even, given: bool, last: Callable[
             raise failure
         if failed:
             message = f"{failed} of {world} ranks could not read their next batch, so no rank goes on"
-            raise UnavailableError(message, {"hint": "these ranks say what was wrong"})
+            raise UnavailableError(message, {"hint": "the output of these ranks has the reason"})
         if having == 0 or (having < world and even == "drop"):
             return
         if having < world and even == "error":

@@ -39,6 +39,14 @@ _HINTS = (
         re.compile(r"wrong structure: tuple instead of a dictionary of columns"),
         'name the parts of the tuple: return {"x": x, "y": y}',
     ),
+    (
+        re.compile(r"raised TypeError: string indices must be integers|could not convert string to float: '[\[{]"),
+        "the value is a text: lists of structs and of lists are JSON here, which json.loads(row['x']) reads",
+    ),
+    (
+        re.compile(r"is (datetime|date|Timestamp|datetime64), which no column can hold"),
+        "give a time as a whole number, int(time.timestamp()), or as a text, time.isoformat()",
+    ),
 )
 
 

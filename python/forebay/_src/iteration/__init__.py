@@ -1,1 +1,1 @@
-"""Iterators over a dataset, in this process and on a service, and what is done with their rows."""
+"""Iterators over a dataset, in this process and on a service, and the uses of their rows."""

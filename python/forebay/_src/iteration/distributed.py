@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from forebay import _native
-from forebay._src import arguments
+from forebay._src import arguments, habits
 from forebay._src.arguments import Even
 from forebay._src.functions.tolerance import Tolerance
 from forebay._src.iteration.iterator import DatasetIterator
@@ -23,7 +23,8 @@ from forebay.errors import ForebayError, InvalidPipelineError
 class Distributed:
     """The result of `Dataset.distribute`: an iterable over one consumer of a job.
 
-    The job is created, or joined, when iteration starts.
+    The job is created, or joined, when iteration starts. An iterator has the state:
+    `it = ds.distribute(service, job="train").iter()`, then `it.state_dict()`.
     """
 
     def __init__(
@@ -85,6 +86,15 @@ class Distributed:
     def __iter__(self) -> DatasetIterator:
         """As `iter`."""
         return self.iter()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Python calls this for a name that the class lacks. The error says what to write instead."""
+            known = {}
+            if not name.startswith("_") and hasattr(DatasetIterator, name):
+                known[name] = f"its iterator has: it = iter(ds.distribute(...)); it.{name}"
+            raise habits.missing("a job", name, known, habits.public_names(self, name))
 
     def __repr__(self) -> str:
         """The job and the consumer."""

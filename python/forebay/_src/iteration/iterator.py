@@ -9,52 +9,19 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from forebay import _native
 from forebay._src import habits
 from forebay._src.functions.tolerance import Skipped, SkippedSample
 from forebay._src.iteration import pipeline_ops
-from forebay._src.iteration.quarantine import DeadLetters
+from forebay._src.iteration.iteration import Iteration
+from forebay._src.iteration.state import VERSION, checked_position, epoch_of, position_of
 from forebay._src.iteration.waits import Totals, Waits
 from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
 
 Sample: TypeAlias = dict[str, Any]
 """A batch, or a single sample: NumPy arrays (or scalars), `bytes` and `str` by column name."""
-
-
-class Iteration(Protocol):
-    """Starts a native iterator, and names the properties that a saved state must agree with."""
-
-    def start(self, state: str | None) -> _native.NativeIterator:
-        """Starts at a saved position, or at the beginning."""
-
-    def identity(self) -> dict[str, Any]:
-        """Returns the pipeline and seed that a state belongs to."""
-
-    @property
-    def pipeline(self) -> _native.Pipeline:
-        """The pipeline."""
-
-    def letters(self) -> DeadLetters | None:
-        """Returns the file for samples that are left out, if there is one."""
-
-    @property
-    def service(self) -> str | None:
-        """The address of the service that computes, if one does."""
-
-    @property
-    def consumers(self) -> tuple[int, int]:
-        """This consumer's index, and the number of consumers."""
-
-    def length(self) -> int:
-        """Returns the number of batches (or samples) of all its epochs; a TypeError says why it is not known."""
-
-    def why(self, waits: Waits, stats: Mapping[str, Any]) -> str:
-        """Says in one sentence what holds training back, by its waits and the figures of this process."""
-
-    def warn(self, from_start: bool) -> None:
-        """Warns if ranks get the same batches, or unequal numbers of them, or if an epoch repeats."""
 
 
 class DatasetIterator(Iterator[Sample]):
@@ -286,7 +253,7 @@ class DatasetIterator(Iterator[Sample]):
         if self._ops is None:
             self._ops = pipeline_ops.saved(self._iteration.pipeline)
         position = pipeline_ops.added(position, self._ops)
-        return {"version": _VERSION, **self._iteration.identity(), "position": position}
+        return {"version": VERSION, **self._iteration.identity(), "position": position}
 
     def _position(self) -> str:
         if self._native is not None:
@@ -302,28 +269,7 @@ class DatasetIterator(Iterator[Sample]):
                 consumers, the epochs and the files (the total rows, blocks and bytes) is checked when the iterator
                 starts.
         """
-        if not isinstance(state, Mapping):
-            raise InvalidPipelineError(
-                f"load_state_dict: a state is a dictionary, not {type(state).__name__}",
-                {"hint": "give what state_dict() returned; to begin at the start, load nothing"},
-            )
-        for key, ours in {"version": _VERSION, **self._iteration.identity()}.items():
-            theirs = state.get(key)
-            if theirs != ours:
-                differs = f"its {key} is {_short(theirs)}, and here it is {_short(ours)}"
-                hint = _HINTS.get(key, "load the state into an iterator made as the one that was saved")
-                line = None
-                if key == "dataset":
-                    known = pipeline_ops.difference(state.get("position"), self._iteration.pipeline)
-                    differs, line = known or (differs, None)
-                if key == "dataset" and '"mix":' in self._iteration.pipeline.to_json():
-                    hint += (
-                        ". A resumed run has the weights that it began with: weights that change are written from the "
-                        "start, as weights=fb.schedule({0: ..., row: ...})"
-                    )
-                context = {"line": line, "hint": hint} if line else {"hint": hint}
-                raise InvalidPipelineError(f"this state was saved by another iterator: {differs}", context)
-        position = state.get("position")
+        position = checked_position(state, self._iteration.identity(), self._iteration.pipeline)
         epoch = epoch_of(position)
         self.close()
         if self._is_elsewhere():
@@ -392,33 +338,6 @@ class DatasetIterator(Iterator[Sample]):
             hint = "make the iterator in the child, or start children with the spawn or forkserver method"
             message = f"this iterator was begun in process {self._process}, which forked: it cannot go on in its child"
             raise InvalidPipelineError(message, {"hint": hint})
-
-
-_VERSION = 2
-_HINTS = {
-    "version": "it was saved by another version of Forebay: resume with that one, or begin the epoch again",
-    "dataset": "the pipeline has changed since; resume with the pipeline that was saved, or start over",
-    "seed": "pass the seed of the saved run",
-}
-
-
-def position_of(epoch: int, consumers: tuple[int, int]) -> str:
-    """Returns the position of a consumer at the beginning of an epoch."""
-    start = {"epoch": epoch, "split": 0, "chunk": 0, "rows": 0}
-    return json.dumps({"position": start, "consumer": consumers})
-
-
-def epoch_of(position: Any) -> int:
-    """Returns the epoch of a saved position, the only readable part of it."""
-    try:
-        return int(json.loads(position)["position"]["epoch"])
-    except (TypeError, ValueError, KeyError):
-        raise InvalidPipelineError("this is not a state of an iterator: it has no position") from None
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 24 else f"{text[:16]}…"
 
 
 #: Gets the native iterator behind each delivery, while spans are sent.

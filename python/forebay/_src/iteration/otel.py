@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from forebay import _native
 from forebay._src import arguments
 from forebay._src.iteration import iterator
+from forebay._src.usage import explained
 from forebay.errors import InvalidPipelineError
 
 #: The spans that are kept for the batches to come.
@@ -160,6 +161,7 @@ def _missing(what: str) -> InvalidPipelineError:
     return InvalidPipelineError(f"trace_otel: {what} is not installed", {"hint": hint})
 
 
+@explained()
 def trace_otel(*, every: int = 100, tracer: Any = None) -> OtelTrace:
     """Sends the spans of sampled batches to OpenTelemetry while its context is open: `pip install 'forebay[otel]'`.
 

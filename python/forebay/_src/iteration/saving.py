@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from forebay import _native
 from forebay._src import arguments
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from forebay._src.iteration.iterator import DatasetIterator
 
 #: The least bytes of rows in a file, except the last. A file that was not finished when a process died is rewritten.
-FILE_BYTES = {"arrow": 256 << 20, "parquet": 256 << 20, "tar": 256 << 20, "mds": 64 << 20}
+FILE_BYTES = dict.fromkeys(("arrow", "parquet", "tar", "mds", "jsonl", "csv", "tfrecord"), 256 << 20)
+FILE_BYTES["mds"] = 64 << 20
 
-Format: TypeAlias = Literal["arrow", "parquet", "tar", "mds"]
+Format: TypeAlias = Literal["arrow", "parquet", "tar", "mds", "jsonl", "csv", "tfrecord"]
 """The formats of saved files."""
 
 Compression: TypeAlias = Literal["zstd", "snappy"]
@@ -97,7 +98,7 @@ def options(
 
 
 def write(pipeline: _native.Pipeline, iterator: DatasetIterator, path: str, options: Options) -> Saved:
-    """Writes all samples of an iterator, beginning after those that the folder already holds."""
+    """Writes all samples of an iterator, beginning after the samples that the folder already holds."""
     writer = _native.SavedWriter.begin(path, pipeline, *options)
     try:
         if writer.state is not None:
@@ -135,8 +136,8 @@ class Bar:
         self._bar.end()
 
 
-def files_in(path: str, partial: bool) -> tuple[str, list[str]]:
-    """Returns the format of the files that are saved in a folder, and their patterns."""
+def files_in(path: str, partial: bool) -> _native.SavedFolder:
+    """Returns what is saved in a folder."""
     found = _native.saved(path)
     if found is None:
         raise NotFoundError(
@@ -148,7 +149,25 @@ def files_in(path: str, partial: bool) -> tuple[str, list[str]]:
             "load: these are MDS files, which load() does not read", {"folder": path, "hint": hint}
         )
     if not found.complete and not (partial and found.patterns):
-        hint = "wait for it, or load what is there with partial=True; if nobody saves there any more, save() goes on"
+        hint = (
+            "wait for it, or load its finished part with partial=True; if no other process saves there, save() goes on"
+        )
         message = f"load: this is being saved: {found.files} files are there so far"
         raise UnavailableError(message, {"folder": path, "hint": hint})
-    return found.format, found.patterns
+    return found
+
+
+def as_read(schema: str, format: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Returns the columns of lines or records as their source reads them, and the saved types that differ from these.
+
+    JSON lines and CSV files have no float16, and features are int64 or float32.
+    """
+    fields, types = json.loads(schema), {}
+    for field in fields:
+        saved = field.get("dtype")
+        read = {"float16": "float32"}.get(saved, saved)
+        if format == "tfrecord" and read not in (None, "float32"):
+            read = "int64"
+        if read != saved:
+            field["dtype"], types[field["name"]] = read, saved
+    return fields, types

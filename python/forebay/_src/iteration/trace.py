@@ -9,6 +9,7 @@ from types import TracebackType
 
 from forebay import _native
 from forebay._src import arguments
+from forebay._src.usage import explained
 from forebay.errors import InvalidPipelineError
 
 #: The most spans of a trace, if the user sets no other bound: about 50 MB of file.
@@ -97,6 +98,7 @@ class Trace:
             os.unlink(self._file.name)
 
 
+@explained()
 def trace(path: arguments.PathLike, *, spans: int = SPANS) -> Trace:
     """Records a trace while its context is open, and writes it to a file.
 

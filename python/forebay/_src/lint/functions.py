@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: The seconds after which a function is no longer called.
 _SECONDS_MAX = 1.0
 #: Sources in which a column that is not read costs nothing.
-_COLUMNAR = frozenset(("parquet", "arrow", "mds", "litdata", "lance", "csv", "jsonl", "tar", "tfrecord"))
+_COLUMNAR = frozenset(("parquet", "arrow", "mds", "litdata", "lance", "csv", "jsonl", "json", "tar", "tfrecord"))
 
 
 def deterministic(step: Step, samples: list[dict[str, Any]], dataset: str) -> Iterator[Finding]:

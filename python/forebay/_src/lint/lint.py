@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from forebay._src.functions.tolerance import SkippedSample
 from forebay._src.iteration.first_samples import first
 from forebay._src.lint import columns, functions, measured, parts
+from forebay._src.lint.discarded import discarded
 from forebay._src.lint.finding import Finding, Level
 from forebay._src.written import Step, Written
 from forebay.errors import ClosedError, DataError, ForebayError, FunctionError
@@ -86,10 +87,17 @@ def lint(file: str | os.PathLike[str], run: bool = True) -> Report:
             report.datasets[name] = [f"  the same as {other}"]
             continue
         _look(report, name, dataset, run)
+    report.findings += discarded(file, found)
     # A dataset that another dataset continues has the same findings. They are reported once.
-    known = {(f.rule, f.file, f.line, f.message): f for f in reversed(report.findings)}
+    known = {_identity(f): f for f in reversed(report.findings)}
     report.findings = sorted(known.values(), key=lambda f: (f.file or "", f.line, f.rule))
     return report
+
+
+def _identity(finding: Finding) -> tuple[str | int | None, ...]:
+    """Returns what makes a finding one of its own. An op that fails fails for other samples in another order."""
+    message = finding.message.partition(":")[0] if finding.rule == "sample-fails" else finding.message
+    return finding.rule, finding.file, finding.line, message
 
 
 def _look(report: Report, name: str, dataset: Dataset, run: bool) -> None:
@@ -137,8 +145,8 @@ def _of_functions(name: str, written: Written) -> Iterator[Finding]:
         except ForebayError as error:
             yield _of_error(error, name, written.steps)
             return
-        if failed:
-            yield _of_error(failed[0].error, name, written.steps)
+        found = [_of_error(sample.error, name, written.steps) for sample in failed]
+        yield from {_identity(finding): finding for finding in reversed(found)}.values()
         unsteady = list(functions.deterministic(step, samples, name))
         # The user has to rewrite the function anyway, so it needs no hint.
         faster = [] if unsteady or failed else list(functions.as_expressions(step, samples, name))
@@ -167,7 +175,10 @@ def _of_script(error: ForebayError) -> Finding:
     """Returns a finding about an op that the script could not add."""
     file, _, line = error.context["line"].rpartition(":")
     rule = "shuffle-behind-batch" if error.message.startswith("shuffle comes after batch") else "invalid-pipeline"
-    hint = error.hint or "see help() of the op for what it takes"
+    of_function = isinstance(error, FunctionError)
+    hint = error.hint or (
+        "run the script for the traceback" if of_function else "see help() of the op for its arguments"
+    )
     return Finding(rule, "error", file or None, int(line) if line.isdigit() else 0, "", error.message, hint)
 
 

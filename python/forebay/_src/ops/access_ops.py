@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sized
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 import numpy as np
 from forebay._src import arguments
@@ -68,6 +68,13 @@ class AccessOps(OrderOps):
                 for item in items:
                     return item
         raise IndexError(f"this dataset has no sample or batch {int(key.__index__())}")
+
+    def __contains__(self, value: object) -> NoReturn:
+        """Refuses `value in ds`: samples are dictionaries, so a value would never be found."""
+        raise TypeError(
+            f"`in` has no meaning for a dataset: write {arguments.shown(value)} in ds.schema for a column, "
+            "any(row['x'] == value for row in ds) for a value, and ds.filter(fb.col('x') == value) for its samples"
+        )
 
     def _slice(self, key: slice) -> Dataset:
         op = "ds[a:b]"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
 
 #: Sources whose samples are counted by reading all their bytes.
-_UNCOUNTED = ("tar", "tfrecord", "text", "jsonl", "csv")
+_UNCOUNTED = ("tar", "tfrecord", "text", "jsonl", "json", "csv")
 
 
 def _uncounted(source: dict[str, Any]) -> str | None:

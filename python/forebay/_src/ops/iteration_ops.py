@@ -135,6 +135,14 @@ class IterationOps(FactOps):
         """Iterates over the first epoch with seed 0, as `iter()`."""
         return self.iter()
 
+    @explained(
+        None,
+        **for_torch.LOADERS,
+        epoch="jobs begin at epoch 0: epochs=n, and load_state_dict for a later beginning",
+        job_name='write job="train"',
+        processing_mode="leave it out: each sample comes once an epoch, to one consumer",
+        target_workers="leave it out: each worker of the service computes for the job",
+    )
     def distribute(
         self,
         service: Service | str,
@@ -247,8 +255,9 @@ class IterationOps(FactOps):
             epochs: The number of epochs, one after the other.
             threads: As for `iter`, without a service.
             format: The format of the files: `"arrow"` (record batches of about a megabyte), `"parquet"`, `"tar"` (as
-                WebDataset reads it: a member for each column, whose name is the extension) or `"mds"` (as
-                `streaming.StreamingDataset` reads it). docs/saving.md says how each type is stored.
+                WebDataset reads it: a member for each column, whose name is the extension), `"mds"` (as
+                `streaming.StreamingDataset` reads it), `"jsonl"`, `"csv"` or `"tfrecord"` (of `tf.train.Example`).
+                docs/saving.md says how each type is stored, and which formats refuse it.
             compression: Of Parquet files: `"zstd"` (the default) or `"snappy"`.
             file_bytes: The least bytes in memory of the samples of a file, except the last file. Default: 256 MiB, for
                 MDS files 64 MiB.

@@ -158,6 +158,9 @@ class RowOps(Base):
     def with_column(self, column: str, value: Any, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Adds (or replaces) a column computed from others.
 
+        A number or a text is the same in each row. A text that is the name of a column is an error: `fb.col(text)` is
+        the column, and `fb.lit(text)` the text.
+
         >>> import forebay as fb
         >>> ds = fb.range(3).with_column("double", fb.col("id") * 2)
         >>> [int(row["double"]) for row in ds]
@@ -171,6 +174,9 @@ class RowOps(Base):
         if isinstance(value, (list, tuple, np.ndarray)):
             hint = "put the values into the source, beside the other columns; fb.stack puts columns side by side"
             raise InvalidPipelineError(f"with_column: a {type(value).__name__} is no expression", {"hint": hint})
+        if isinstance(value, str) and any(value == name for name, *_ in self._pipeline.schema):
+            hint = f"write fb.col({value!r}) for the column, and fb.lit({value!r}) for this text in each row"
+            raise InvalidPipelineError(f"with_column: {value!r} is a text, and the name of a column", {"hint": hint})
         value = value if isinstance(value, Expr) else lit(value)
         return self._then(
             {"op": "with_column", "column": column, "value": value.to_parts(self._pipeline.times, "with_column")},

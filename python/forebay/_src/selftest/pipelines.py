@@ -46,7 +46,7 @@ class Parse:
         note(self.log, rows["id"])
         for record, crc in zip(raw, rows["crc"], strict=True):
             if zlib.crc32(record[:PAYLOAD_BYTES]) != crc:
-                raise ValueError("a record's checksum is not what was written")
+                raise ValueError("a record's checksum differs from the written one")
         time.sleep(self.seconds)
         return {"id": rows["id"].astype(np.int64), "x": rows["x"].copy(), "noise": rng.random(len(rows))}
 

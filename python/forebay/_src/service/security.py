@@ -16,7 +16,7 @@ class Tls:
 
     Attributes:
         ca: The authority that signed the certificates of the dispatcher and its workers; no others are trusted.
-        cert: The own certificate, for a service that requires one, followed by those that lead to its authority.
+        cert: The own certificate, for a service that requires one, followed by the chain to its authority.
         key: The key of the own certificate.
         name: The name that the certificates of the service must have. Default: the host of each address.
 

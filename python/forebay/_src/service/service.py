@@ -23,6 +23,7 @@ from forebay._src.service.status import (
     Worked,
     WorkerStatus,
 )
+from forebay._src.usage import explained
 from forebay.errors import ClosedError, InvalidPipelineError
 
 #: Seconds that a service may take to answer a process that received it in a pickle.
@@ -236,6 +237,7 @@ def _again(address: str, shown: Credentials) -> Service:
     return Service(_native.ServiceClient.connect(address, _ANSWER_S, **shown), shown=shown)
 
 
+@explained()
 def connect(
     address: str | None = None, *, timeout: float = 10.0, tls: Tls | None = None, token: str | None = None
 ) -> Service:
@@ -264,6 +266,7 @@ def connect(
     return Service(_native.ServiceClient.connect(address, seconds, **shown), shown=shown)
 
 
+@explained(None, n="write workers=n", num_workers="write workers=n")
 def up(
     workers: int | Literal["auto"] = 2,
     *,

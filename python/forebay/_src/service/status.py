@@ -57,7 +57,7 @@ class ScaleStatus:
     """The number of workers that the jobs need.
 
     Attributes:
-        wanted: The workers that all jobs need together; `None` while that is not known: then keep those that there are.
+        wanted: The workers that all jobs need together; `None` while that is not known: then keep the present ones.
         workers: The current workers.
         max_workers: The most that are ever wanted.
         policy: The policy that decides.
@@ -80,7 +80,7 @@ class KindStatus:
         spot: Whether they may be preempted.
         price: The price of one for an hour.
         threads: The threads of one.
-        wanted: The wanted workers; `None` while that is not known: then keep those that there are.
+        wanted: The wanted workers; `None` while that is not known: then keep the present ones.
         workers: The current workers.
         max_workers: The most that can be started.
         pace: The speed of one thread, relative to those of other kinds: measured, 1.0 at first.
@@ -108,7 +108,7 @@ class OpStatus:
         at: The threads that ran it: those of `workers`, of consumers' `local` workers, or of the consumers (`reader`).
         rows_in: The rows that went in.
         rows_out: The rows that came out.
-        rows_found: Of the rows that went into `cache`, those that were not computed.
+        rows_found: Of the rows that went into `cache`, the rows that were not computed.
         seconds: The time of threads in it, by the clock, including waits for a storage or for the interpreter.
         bytes_in: The bytes that went in; 0 for `read`.
         bytes_out: The bytes that came out.

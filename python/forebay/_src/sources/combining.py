@@ -77,7 +77,13 @@ class CombineOps(AccessOps):
         return _combine("window", {"window": how}, _numbered("window", (self,)), None)
 
 
-@explained(_MIX_USAGE)
+@explained(
+    _MIX_USAGE,
+    probabilities='write weights={"web": 0.7, "code": 0.3}',
+    seed="leave it out: the seed is that of the iteration, as in iter(seed=1)",
+    stop_on_empty_dataset='write stop="first", the default, or "once", in which each sample comes once',
+    stopping_strategy='write stop="first" for first_exhausted, "all" for all_exhausted, "once" for each sample once',
+)
 def mix(
     datasets: Mapping[str, Dataset] | Sequence[Dataset],
     *,
@@ -185,6 +191,7 @@ def interleave(
     return _combine("interleave", {"interleave": how}, parts, source)
 
 
+@explained()
 def zip(*datasets: Dataset, strict: bool = True) -> Dataset:
     """Samples with the columns of several datasets, which are read side by side.
 

@@ -10,20 +10,16 @@ from forebay._src.arguments import Paths
 from forebay._src.dataset import Dataset
 from forebay._src.schema import to_fields
 from forebay._src.site import warn
-from forebay._src.sources.file_sources import _files
-from forebay._src.usage import COMPRESSION, CREDENTIALS, explained
+from forebay._src.sources.file_sources import NULL, _files
+from forebay._src.usage import COMPRESSION, CREDENTIALS, READERS, explained
 from forebay.errors import InvalidPipelineError
-
-#: The texts that mean a missing number, if the user gives none.
-NULL = ("", "NA", "N/A", "n/a", "#N/A", "null", "NULL")
-
 
 _COLUMNS = 'write columns=["a", "b"]'
 
 
 @explained(
     'from_csv(paths, columns=["a", "b"]) reads these columns; schema={"a": "int64?"} says their types',
-    batch_size="put .batch(n) behind it",
+    **READERS,
     column_defaults='put .fill_null({"a": 0}) behind it',
     column_names='write header=["a", "b"]',
     compression_type=COMPRESSION,
@@ -33,12 +29,16 @@ _COLUMNS = 'write columns=["a", "b"]'
     na_value='write null=["NA"]',
     na_values='write null=["NA"]',
     names='write header=["a", "b"]',
+    index_col="leave it out: each column is read as it is",
     num_epochs="write iter(epochs=n)",
+    parse_dates='put .with_column("when", fb.col("when").str.to_time("s")) behind it',
+    quotechar="write quote='\"'",
+    quoting="write quote=None for files in which quotes are letters",
     record_defaults='put .fill_null({"a": 0}) behind it',
     select_cols=_COLUMNS,
     select_columns=_COLUMNS,
     sep='write delimiter=";"',
-    shuffle="put .shuffle() behind it",
+    skiprows="put .skip(n) behind it",
     storage_options=CREDENTIALS,
     usecols=_COLUMNS,
 )

@@ -17,16 +17,35 @@ from forebay._src.expr.expr import Expr
 from forebay._src.iteration import saving
 from forebay._src.schema import to_fields
 from forebay._src.site import site
-from forebay._src.sources import folder_layout, hub
-from forebay._src.usage import COMPRESSION, CREDENTIALS, THREADS, explained
-from forebay.errors import DataError, InvalidPipelineError
+from forebay._src.sources import folder_layout, hf_files, hub
+from forebay._src.usage import COMPRESSION, CREDENTIALS, READERS, THREADS, explained
+from forebay.errors import InvalidPipelineError
+
+#: The texts that mean a missing value in a CSV file, if the user gives none.
+NULL = ("", "NA", "N/A", "n/a", "#N/A", "null", "NULL")
 
 
+@explained("from_files(paths) has the columns path and bytes", **READERS)
 def from_files(paths: Paths) -> Dataset:
     """Whole files, one for each sample: columns `path` and `bytes`."""
     return _files("from_files", source="files", paths=arguments.paths(paths, "from_files"))
 
 
+@explained(
+    "from_image_folder(root) reads the files; decode_image, resize, shuffle and batch come behind it",
+    batch_size="put .batch(n) behind it",
+    class_names="a label is the place of its folder among the sorted names",
+    color_mode='put .decode_image("image", mode="L") behind it, of grayscale',
+    crop_to_aspect_ratio='put .resize("image", shorter=n).center_crop("image", n) behind it',
+    image_size='put .decode_image("image").resize("image", (height, width), antialias=False) behind it',
+    label_mode='put .with_column("label", fb.col("label").one_hot(n)) behind it, of "categorical"',
+    seed="leave it out: the seed is that of the iteration, as in iter(seed=1)",
+    shuffle="put .shuffle() behind it",
+    split="name the folder of the part: root + '/train'",
+    subset="put train, test = .split(0.8, seed=123) behind it",
+    transform="put .decode_image('image') and image ops behind it, or .map(fn)",
+    validation_split="put train, test = .split(0.8, seed=123) behind it",
+)
 def from_image_folder(root: PathLike) -> Dataset:
     """A folder with one folder for each class, as torchvision's `ImageFolder`.
 
@@ -35,9 +54,9 @@ def from_image_folder(root: PathLike) -> Dataset:
     Images are the files that end in jpg, jpeg, png, webp, bmp, gif, tif, tiff or ppm, in any case. `decode_image` reads
     JPEG, PNG and WebP: for the others use `map` with your own decoder, such as Pillow, or convert them once.
 
-    Where folders of this machine are splits (`train`, `val`, `test`, … with the folders of classes in them), name one
-    of them. A `metadata.csv` beside the images, as Hugging Face's `imagefolder` reads it, is not read: a warning says
-    how to join it.
+    Where the folders are splits (`train`, `val`, `test`, … with the folders of classes in them), name one of them. A
+    `metadata.csv` beside the images, as Hugging Face's `imagefolder` reads it, is not read: a warning says how to join
+    it.
 
     Raises:
         InvalidPipelineError: The folders of this folder are splits.
@@ -48,6 +67,14 @@ def from_image_folder(root: PathLike) -> Dataset:
     return _files("from_image_folder", source="image_folder", root=folder)
 
 
+@explained(
+    'from_tar(paths, extensions=["jpg", "cls"]) reads these members alone',
+    **READERS,
+    handler="iter(on_error='skip') leaves samples out that fail",
+    nodesplitter="iter(consumers=(rank, world)) gives each rank its part",
+    resampled="iter(epochs=None) has no end",
+    shardshuffle="put .shuffle() behind it",
+)
 def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Dataset:
     """Tar shards, as WebDataset writes them: members with the same base name form one sample.
 
@@ -78,9 +105,11 @@ def from_tfrecord(
     Args:
         paths: The files.
         features: The features to parse of each `tf.train.Example` or `SequenceExample`: `{"name": dtype}` or `{"name":
-            (dtype, shape)}`, or `"infer"` to look at the first records. Default: none; the one column, `record`, has
-            the bytes. `"int64?"` may be missing; `("int64?", [None])` is an empty list if a record has none. A feature
-            list is `("int64", [None])` if each step has one value, and `("int64", [None, 4])` if each has four.
+            (dtype, shape)}`, or `"infer"` to look at the first records: a feature with one value in each of them is a
+            single value, and any other is a list of any length. Default: none; the one column, `record`, has the bytes.
+            `"int64?"` may be missing; `("int64?", [None])` is an empty list if a record has none. A list of texts is
+            `("string", [None])`. A feature list is `("int64", [None])` if each step has one value, and `("int64",
+            [None, 4])` if each has four.
         verify: Whether checksums are verified.
     """
     given: dict[str, Any] = {}
@@ -99,6 +128,7 @@ def from_tfrecord(
 
 @explained(
     'from_parquet(paths, columns=["a", "b"], filters=fb.col("a") > 5) reads these columns and rows alone',
+    **READERS,
     storage_options=CREDENTIALS,
 )
 def from_parquet(
@@ -118,9 +148,10 @@ def from_parquet(
     Args:
         paths: The files.
         columns: The columns to read; others are not even fetched. Default: all.
-        nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default: the
-            columns that the file's schema marks optional, except those without missing values by the footers of up to
-            16 files, spread over all.
+        nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. A list of
+            numbers that is missing is an empty list in a column that is named here, because an array has no place for
+            it. Default: the columns that the file's schema marks optional, except those without missing values by the
+            footers of up to 16 files, spread over all, and no lists of numbers.
         partitioning: Whether folders `key=value` below a folder, or matched by a pattern, are columns: int64 if all
             values are whole numbers, else texts. With None, only the columns of the files are read.
         merge_schemas: Whether files may differ in their columns. Then the footers of all files are read, here and once:
@@ -193,8 +224,8 @@ def from_arrow(
     Args:
         paths: The files.
         columns: The columns to decode. Default: all.
-        nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default:
-            those that the first file marks so (writers mark all columns by default).
+        nullable: The columns that may have missing values, as in `from_parquet`. Default: those that the first file
+            marks so (writers mark all columns by default), and no lists of numbers.
         partitioning: Whether folders `key=value` are columns, as in `from_parquet`.
         merge_schemas: Whether files may differ in their columns, as in `from_parquet`.
 
@@ -205,17 +236,20 @@ def from_arrow(
     ...     table = pyarrow.table({"text": ["a", "b"]})
     ...     with pyarrow.ipc.new_stream(folder + "/data-00000-of-00001.arrow", table.schema) as writer:
     ...         writer.write_table(table)
-    ...     [row["text"] for row in from_arrow(folder + "/*.arrow")]
+    ...     [row["text"] for row in from_arrow(folder + "/data-*.arrow")]
     ['a', 'b']
     """
-    return _tables("from_arrow", "arrow", paths, columns, nullable, partitioning, merge_schemas)
+    named = arguments.paths(paths, "from_arrow")
+    hf_files.check_caches(named, "from_arrow")
+    return _tables("from_arrow", "arrow", named, columns, nullable, partitioning, merge_schemas)
 
 
+@explained()
 def load(path: PathLike, *, partial: bool = False) -> Dataset:
     """Samples that `Dataset.save` wrote to a folder, in their order.
 
-    Arrow and Parquet files yield the columns that were saved. Tar archives yield the columns of `from_tar`. With
-    several writers the samples of the first come first, then those of the second.
+    The columns and their types are those that were saved; tar archives yield the columns of `from_tar`. With several
+    writers the samples of the first come first, then those of the second.
 
     Args:
         path: The folder, here or in a store.
@@ -226,18 +260,31 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
         UnavailableError: The folder is incomplete, and `partial` is false.
 
     >>> import tempfile
+    >>> import forebay as fb
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     saved = fb.range(100).shuffle().save(folder, seed=3)
     ...     [int(row["id"]) for row in load(folder)] == [int(row["id"]) for row in fb.range(100).shuffle().iter(seed=3)]
     True
     """
-    format, patterns = saving.files_in(saving.folder(path, "load"), arguments.flag(partial, "load", "partial"))
-    if format == "tar":
-        return _files("load", source="tar", paths=patterns, extensions=None)
-    return _files("load", source=format, paths=patterns, columns=None, nullable=None)
+    found = saving.files_in(saving.folder(path, "load"), arguments.flag(partial, "load", "partial"))
+    files: dict[str, Any] = {"source": found.format, "paths": found.patterns}
+    if found.format == "tar":
+        return _files("load", **files, extensions=None)
+    if found.format in ("arrow", "parquet"):
+        return _files("load", **files, columns=None, nullable=None)
+    fields, types = saving.as_read(found.schema, found.format)
+    if found.format == "tfrecord":
+        ds = _files("load", **files, verify=True, features=fields)
+    elif found.format == "csv":
+        has_texts = any(field["kind"] == "utf8" for field in fields)
+        how = {"header": True, "delimiter": ",", "quote": '"', "null": NULL, "multiline": has_texts, "columns": None}
+        ds = _files("load", **files, **how, fields=fields)
+    else:
+        ds = _files("load", **files, fields=fields)
+    return ds.cast(types) if types else ds
 
 
-@explained("from_text(paths)", buffer_size=THREADS, compression_type=COMPRESSION, num_parallel_reads=THREADS)
+@explained("from_text(paths)", **READERS, buffer_size=THREADS, compression_type=COMPRESSION, num_parallel_reads=THREADS)
 def from_text(paths: Paths) -> Dataset:
     r"""Lines of text files, without their line ends: column `text`. A byte order mark before the first is left out.
 
@@ -250,49 +297,6 @@ def from_text(paths: Paths) -> Dataset:
     ['one line', 'another']
     """
     return _files("from_text", source="text", paths=arguments.paths(paths, "from_text"))
-
-
-@explained(
-    'from_jsonl(paths, schema={"x": "int64?"}) reads these fields',
-    columns='write schema={"x": "int64?"}, or put .select("x") behind it',
-    compression_type=COMPRESSION,
-    data_files="name the files first: from_jsonl(paths)",
-    field='nested fields have dotted names: put .select("data.x") behind it',
-    split="name the files of the part",
-    storage_options=CREDENTIALS,
-    streaming="leave it out: files are always streamed",
-)
-def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Dataset:
-    """JSON objects, one on each line; nested fields have dotted names. Blank lines at the end are no rows.
-
-    Files may be compressed with gzip, zstd, bzip2 or xz.
-
-    Args:
-        paths: The files.
-        schema: The fields to read: `{"name": dtype}` or `{"name": (dtype, shape)}`. `"int64?"` may be missing, and
-            `("int64?", [None])` is an empty list if a line has none. A `"string"` is a text as it is, and any other
-            value as its JSON text. Default: the fields of the first 100 lines, or of up to 10,000 lines (4 MiB) while a
-            field has only nulls and empty lists; a list of numbers that some of them lack is read as text.
-
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = pathlib.Path(folder, "a.jsonl").write_text('{"n": 1, "more": {"x": [0]}}')
-    ...     ds = from_jsonl(folder + "/*.jsonl", schema={"n": "float32", "more": "string", "of": "int64?"})
-    ...     [dict(row) for row in ds]
-    [{'n': np.float32(1.0), 'more': '{"x": [0]}', 'of': None}]
-    """
-    fields = None if schema is None else to_fields("from_jsonl", schema)
-    try:
-        return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"), fields=fields)
-    except DataError as error:
-        told = error.message.endswith("not an object") or "EOF while parsing" in error.message
-        if not told or str(error.context.get("file_line")) != "1":
-            raise
-        hint = (
-            "if the file is one JSON document, write its objects as lines: "
-            "'\\n'.join(map(json.dumps, json.load(open(path)))); docs/recipes/detection.md does so with COCO's"
-        )
-        raise DataError(error.message, {**error.context, "hint": hint}) from None
 
 
 def _files(op: str, **source: Any) -> Dataset:

@@ -6,7 +6,9 @@ of row numbers. If the changes only choose and rename, the files are read as the
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,6 +49,31 @@ def _class(given: Any) -> str | None:
     library = sys.modules.get("datasets")
     names = ("Dataset", "DatasetDict", "IterableDataset", "IterableDatasetDict")
     return next((name for name in names if library is not None and isinstance(given, getattr(library, name, ()))), None)
+
+
+def check_caches(paths: list[str], op: str) -> None:
+    """Refuses a folder of `save_to_disk` where results of `map`, `shuffle` and others, `cache-….arrow`, would be read.
+
+    Only folders of this machine are looked at.
+
+    Raises:
+        InvalidPipelineError: A path stands for such files.
+    """
+    for path in paths:
+        local = path.removeprefix("file://")
+        folder, pattern = (local, "*") if os.path.isdir(local) else os.path.split(local)
+        is_saved = os.path.isfile(os.path.join(folder, "state.json"))
+        if not is_saved or not os.path.isfile(os.path.join(folder, "dataset_info.json")):
+            continue
+        names = [name for name in fnmatch.filter(os.listdir(folder), "cache-*.arrow") if fnmatch.fnmatch(name, pattern)]
+        if names:
+            hint = (
+                f"write {op}({os.path.join(folder, 'data-*.arrow')!r}), or from_hf(datasets.load_from_disk({folder!r}))"
+            )
+            raise InvalidPipelineError(
+                f"{op}: {min(names)} is a result that `datasets` keeps beside a data set, and would be read as rows",
+                {"file": os.path.abspath(folder), "hint": hint},
+            )
 
 
 def check(given: Any, op: str) -> None:

@@ -9,12 +9,14 @@ from forebay._src import arguments
 from forebay._src.dataset import Dataset
 from forebay._src.sources import file_sources, hf_files
 from forebay._src.sources.table_sources import known, of_table
+from forebay._src.usage import explained
 from forebay.errors import InvalidPipelineError
 
 #: The most bytes of a data set in memory. They travel with the pipeline.
 _MEMORY_MAX = 2**30
 
 
+@explained()
 def from_hf(dataset: Any, *, columns: Iterable[str] | None = None) -> Dataset:
     """A `datasets.Dataset` of Hugging Face, from `load_dataset(name, split="train")` or `load_from_disk`.
 

@@ -16,6 +16,7 @@ from forebay._src import arguments
 from forebay._src.arguments import PathLike, Paths
 from forebay._src.dataset import Dataset
 from forebay._src.sources import array_records, lance_rows, local_files, memory_sources
+from forebay._src.usage import explained
 from forebay.errors import InvalidPipelineError, MissingFileError, NotFoundError, UnavailableError
 
 #: Seconds that the rows of a call may take, equal to the limit for an item of `from_map_dataset`.
@@ -24,6 +25,7 @@ _TIMEOUT = 300.0
 _ARRAY_RECORD = re.compile(r"\.array_?record(-[0-9]+-of-[0-9]+)?$")
 
 
+@explained()
 def from_array_record(paths: Paths) -> Dataset:
     """ArrayRecord files, which Grain reads and TensorFlow Datasets writes: column `record`, of bytes.
 
@@ -60,6 +62,7 @@ def from_array_record(paths: Paths) -> Dataset:
     return _read(op, len(reader), reader, {"record": "bytes"})
 
 
+@explained()
 def from_lance(
     uri: PathLike,
     *,

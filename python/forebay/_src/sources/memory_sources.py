@@ -56,6 +56,7 @@ def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
     return _memory("from_numpy", {"value": array})
 
 
+@explained()
 def from_dict(data: Mapping[str, Any]) -> Dataset:
     """Columns as lists (or arrays), of numbers, `str`, `bytes`, arrays; `None` where a value is missing.
 
@@ -88,6 +89,7 @@ def _parts(name: Any, values: Any) -> Iterator[tuple[Any, Any]]:
         yield from _parts(f"{name}.{key}", [None if value is None else value.get(key) for value in values])
 
 
+@explained()
 def from_map_dataset(
     dataset: adapters.MapDataset,
     *,
@@ -171,6 +173,7 @@ def from_generator(
     return _from_source(op, source, pickled)
 
 
+@explained()
 def range(start: int, stop: int | None = None, step: int = 1) -> Dataset:
     """The integers from `start` below `stop`, as Python's `range`: one int64 column, `id`.
 

@@ -58,6 +58,7 @@ def readers() -> dict[str, Callable[[str], Dataset]]:
         "tar": fb.from_tar,
         "tfrecord": lambda path: fb.from_tfrecord(path, features="infer"),
         "jsonl": fb.from_jsonl,
+        "json": fb.from_json,
         "csv": fb.from_csv,
         "text": fb.from_text,
         "files": fb.from_files,

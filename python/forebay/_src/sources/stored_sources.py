@@ -13,11 +13,13 @@ from forebay._src.arguments import Paths
 from forebay._src.dataset import Dataset
 from forebay._src.schema import dtype_name
 from forebay._src.sources.file_sources import _files
+from forebay._src.usage import explained
 
 #: The most ids of a row: a gigabyte as int64.
 _LENGTH_MAX = 2**27
 
 
+@explained()
 def from_tokens(
     paths: Paths, dtype: Any = "uint16", length: int = 1024, stride: int | None = None, column: str = "tokens"
 ) -> Dataset:
@@ -57,6 +59,7 @@ def from_tokens(
     )
 
 
+@explained()
 def from_megatron(prefix: Paths, column: str = "tokens") -> Dataset:
     r"""Megatron's indexed datasets, a `.bin` and an `.idx` file each: documents as int32 lists, for `pack`.
 
@@ -78,6 +81,7 @@ def from_megatron(prefix: Paths, column: str = "tokens") -> Dataset:
     return _files(op, source="megatron", paths=arguments.paths(prefix, op), column=column)
 
 
+@explained()
 def from_mds(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
     """Folders of MosaicML's shards (MDS, version 2), as `MDSWriter` of mosaicml-streaming writes them.
 
@@ -98,6 +102,7 @@ def from_mds(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
     return _files(op, source="mds", paths=arguments.paths(paths, op), columns=names)
 
 
+@explained()
 def from_litdata(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
     """Folders of LitData's chunks, as `litdata.optimize` writes them.
 

@@ -9,9 +9,11 @@ from typing import Any
 from forebay._src import arguments
 from forebay._src.dataset import Dataset
 from forebay._src.sources import arrow_columns, hf_files, memory_sources
+from forebay._src.usage import explained
 from forebay.errors import InvalidPipelineError, NotFoundError
 
 
+@explained()
 def from_table(table: Any, *, columns: Iterable[str] | None = None) -> Dataset:
     """A table in memory: of pyarrow, pandas, polars, or of any library with `__arrow_c_stream__` (DuckDB, cuDF, …).
 

@@ -27,7 +27,9 @@ class TextOps(Base):
     @explained(
         'tokenize("text", "tokenizer.json", output="ids", max_length=512)',
         padding="batch(n, pad=0) pads ids to the longest of a batch, and pad_to=512 to one length",
+        return_overflowing_tokens="of overlapping parts: flat_map(fn), with tokenizer.encode(text).overflowing",
         return_tensors="leave it out: batches are NumPy arrays, and to_torch() yields tensors",
+        stride="of overlapping parts: flat_map(fn), with tokenizer.encode(text).overflowing",
         text_pair="of two texts: map(fn), with the tokenizer's encode(first, second)",
         truncation="write max_length=512",
     )
@@ -80,6 +82,13 @@ class TextOps(Base):
         }
         return self._then(op, keep_position, name, tokenizer_json(tokenizer))
 
+    @explained(
+        block_size="write pack(column, 1024)",
+        eos_token="write eos_id=tokenizer.token_to_id(token)",
+        max_length="write pack(column, 1024)",
+        pad_token="write pad_id=tokenizer.token_to_id(token)",
+        seq_length="write pack(column, 1024)",
+    )
     def pack(
         self,
         column: str | Iterable[str],
@@ -254,4 +263,7 @@ def _score(text: str) -> float:
 
 
 _INT32 = (-(2**31), 2**31 - 1)
-_HINT = "give the path of a tokenizer.json, a tokenizers.Tokenizer, or a fast tokenizer of transformers"
+_HINT = (
+    "give the path of a tokenizer.json, a tokenizers.Tokenizer, or a fast tokenizer of transformers; of a name on the "
+    "hub, tokenizers.Tokenizer.from_pretrained(name)"
+)

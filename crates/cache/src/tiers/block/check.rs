@@ -4,8 +4,10 @@ use forebay_core::{Error, Result};
 use forebay_data::Memory;
 
 use crate::rows::table::{Shape, shapes};
-use crate::tiers::block::format::{BlockHeader, Layout, ReadAt, Trouble, open};
+use crate::tiers::block::format::{BlockHeader, open};
+use crate::tiers::block::layout::Layout;
 use crate::tiers::block::read::{Reading, Want, are_right};
+use crate::tiers::block::read_at::{ReadAt, Trouble};
 
 /// The approximate bytes of the rows that are checked together.
 const STEP_BYTES: usize = 16 << 20;

@@ -3,6 +3,8 @@
 //! | module | |
 //! |---|---|
 //! | `format` | a block as bytes |
+//! | `layout` | the places of its rows |
+//! | `read_at` | a source of its bytes, and the reasons why it cannot be read |
 //! | `name` | the name of a block |
 //! | `read` | reads single rows of blocks, and checks their sums |
 //! | `queue` | the bounded queue of rows, or pages, that wait to be written |
@@ -12,10 +14,12 @@
 
 pub(crate) mod check;
 pub(crate) mod format;
+pub(crate) mod layout;
 pub(crate) mod message;
 pub(crate) mod name;
 pub(crate) mod queue;
 pub(crate) mod read;
+pub(crate) mod read_at;
 pub(crate) mod writer;
 
 use std::sync::Arc;
@@ -23,7 +27,7 @@ use std::sync::atomic::AtomicU32;
 
 use crate::quota::accounts::LastHit;
 use crate::rows::number::Number;
-use crate::tiers::block::format::Layout;
+use crate::tiers::block::layout::Layout;
 use crate::tiers::block::name::Name;
 
 /// The bytes of rows of a block, or a sixteenth of the quota where that is less.

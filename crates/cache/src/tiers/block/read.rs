@@ -8,7 +8,8 @@ use forebay_data::Memory;
 
 use crate::key::RowKey;
 use crate::rows::table::{Part, Shape, Table};
-use crate::tiers::block::format::{Layout, ReadAt, StoredColumn, Trouble};
+use crate::tiers::block::layout::{Layout, StoredColumn};
+use crate::tiers::block::read_at::{ReadAt, Trouble};
 
 /// Rows that are near each other are read together, with the bytes between them, up to this many bytes.
 const SPAN_BYTES_MAX: u64 = 128 << 10;

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use crate::lock::{deadline, left};
-use crate::tiers::block::format::{BlockHeader, Layout, Trouble, open};
+use crate::tiers::block::format::{BlockHeader, open};
+use crate::tiers::block::layout::Layout;
+use crate::tiers::block::read_at::Trouble;
 use crate::tiers::remote::blocks::{Part, RemoteBlocks};
 use crate::tiers::remote::range_buffer::{RangeBuffer, trouble};
 

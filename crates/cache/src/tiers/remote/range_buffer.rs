@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind};
 
-use crate::tiers::block::format::{ReadAt, Trouble};
+use crate::tiers::block::read_at::{ReadAt, Trouble};
 
 /// See the module's documentation.
 #[derive(Debug)]

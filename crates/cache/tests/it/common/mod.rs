@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 pub(crate) mod others;
+pub(crate) mod paged_store;
 pub(crate) mod pail;
 
 use std::sync::Arc;
@@ -9,7 +10,9 @@ use std::time::Duration;
 
 use arrow_array::builder::{Int64Builder, LargeBinaryBuilder, LargeStringBuilder};
 use arrow_array::{Array, ArrayRef};
-use forebay_cache::{Cache, Computed, Disk, FileKey, Options, Prefix, PrefixKey, RowKey};
+use forebay_cache::{
+    Cache, CacheLocation, Computed, Disk, FileKey, Options, Prefix, PrefixKey, PrefixListing, RowKey, VerifyReport,
+};
 use forebay_data::{DType, Field, FixedTensorBuilder, Kind, Memory, Schema, VariableTensorBuilder};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -127,6 +130,19 @@ pub(crate) fn check(found: &mut forebay_cache::Found, rows: &[u64], memory: &Mem
 /// A folder in memory where possible, because tests wait for writes.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder")
+}
+
+/// The place of a folder, as the command line names it.
+pub(crate) fn location(folder: &std::path::Path) -> CacheLocation {
+    CacheLocation::Folder(folder.to_owned())
+}
+
+pub(crate) fn list(kept: &CacheLocation) -> Vec<PrefixListing> {
+    forebay_cache::list(kept).expect("listed")
+}
+
+pub(crate) fn verify(kept: &CacheLocation) -> VerifyReport {
+    forebay_cache::verify(kept, &mut |_, _| {}).expect("verified")
 }
 
 /// The bytes of all blocks in a folder.

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn no_threads_are_to_be_had_where_nobody_asks() {
+    fn no_threads_are_given_where_no_consumer_asks() {
         let spare = Spare { millicores: 2000, limit_millicores: 4000, pressure: 100, machine: 7, ..Spare::default() };
         let host = combined_of(&[capacity(spare)]);
         assert_eq!((host.cores, host.spare, host.pressure, host.local_max), (4.0, 2.0, 0.1, 0));

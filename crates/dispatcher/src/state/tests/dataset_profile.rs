@@ -76,7 +76,7 @@ impl World {
 #[test]
 fn a_job_begins_where_one_came_to_rest_under_the_dispatcher_before() {
     let mut world = rested_and_restarted();
-    assert_eq!(world.state.wanted(world.now).wanted, 0, "whoever read may be gone");
+    assert_eq!(world.state.wanted(world.now).wanted, 0, "the consumers may be gone");
     assert_eq!(world.workers_of("job 1"), 0);
     world.add_twin();
     let twin = world.state.list_jobs(world.now, None, "twin").remove(0);
@@ -137,7 +137,7 @@ fn it_is_written_seldom_while_jobs_run_and_soon_after_a_consumer_has_left() {
         (world.written("d").expect("written").number, world.written("d").expect("written").ops[0].sums.rows_in)
     };
     let (first, rows) = run(&mut world, 4);
-    assert!(rows < 80, "nobody waits for a minute the first time");
+    assert!(rows < 80, "no consumer waits for a minute the first time");
     let (same, _) = run(&mut world, 50);
     assert_eq!(first, same);
     let (last, _) = run(&mut world, 120);

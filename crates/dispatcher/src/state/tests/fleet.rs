@@ -34,7 +34,7 @@ fn wanted(world: &World) -> Vec<Option<u32>> {
 #[test]
 fn the_cheapest_type_is_wanted_and_what_it_replaces_stays_until_it_is_there() {
     let mut world = offered(Policy::fixed(2));
-    assert_eq!(wanted(&world), [None, None], "nobody has looked yet");
+    assert_eq!(wanted(&world), [None, None], "no policy has decided yet");
     come(&mut world, 0, 4.0, false);
     world.attach(ENDLESS, 0, 3);
     world.half_second();
@@ -74,7 +74,7 @@ fn a_type_is_as_fast_as_it_is_beside_others_that_work_for_the_same_job() {
 }
 
 #[test]
-fn what_workers_do_not_do_is_the_cost_of_whoever_reads() {
+fn ops_that_workers_do_not_run_are_a_cost_of_the_consumer() {
     let mut world = World::new();
     come(&mut world, 0, 3600.0, false);
     // No job has a consumer, so no job pays.

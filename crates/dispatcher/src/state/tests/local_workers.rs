@@ -113,7 +113,7 @@ fn one_that_has_no_threads_rests_and_what_waits_there_goes_to_others() {
 }
 
 #[test]
-fn it_is_nobody_elses_worker() {
+fn it_computes_for_no_other_consumer() {
     let mut world = with_local();
     assert_eq!(world.state.wanted(world.now).workers, 1);
     world.attach(0, 0, 3);
@@ -259,7 +259,7 @@ fn threads_are_dealt_to_consumers_by_what_each_can_spare() {
 }
 
 #[test]
-fn who_only_says_what_there_is_to_spare_is_told_no_threads_even_where_nobody_else_computes() {
+fn a_consumer_that_only_reports_spare_cores_gets_no_threads_even_if_no_worker_computes() {
     let mut world = World::new();
     world.attach(ENDLESS, 0, 3);
     let told = |world: &mut World, asks: bool| {

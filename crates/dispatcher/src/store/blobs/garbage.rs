@@ -117,7 +117,7 @@ pub(in crate::store) mod tests {
     }
 
     #[test]
-    fn what_nobody_wanted_for_a_grace_is_due_and_nothing_else() {
+    fn a_blob_that_was_unwanted_for_a_grace_is_due_and_no_other() {
         let garbage = GarbageTracker::default();
         assert_eq!(find_due(&garbage, &["1"], 1000), []);
         assert_eq!(find_due(&garbage, &["1"], 1099), []);
@@ -131,7 +131,7 @@ pub(in crate::store) mod tests {
     }
 
     #[test]
-    fn whoever_wants_one_on_its_way_out_waits_until_it_is_gone() {
+    fn a_caller_that_wants_a_blob_on_its_way_out_waits_until_it_is_gone() {
         let garbage = GarbageTracker::default();
         find_due(&garbage, &[], 1000);
         let deleting = garbage.take(&key("1"));

@@ -286,7 +286,7 @@ async fn all_dispatchers_of_a_service_know_which_it_is() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn blobs_that_no_job_needs_leave_when_whoever_leads_says_so() -> Result<()> {
+async fn blobs_that_no_job_needs_leave_when_the_leader_says_so() -> Result<()> {
     let Some(server) = server().await? else { return Ok(()) };
     let world = World::new(&server)?;
     let (a, b) = (world.candidate("a:1"), world.candidate("b:1"));

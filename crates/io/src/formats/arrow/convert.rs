@@ -60,7 +60,11 @@ impl Lack {
             }
         };
         let skip = "leave such rows out with on_error=\"skip\" (and error_budget=)";
+        let is_list = matches!(&field.kind, Kind::Tensor { shape, .. } if shape.first() == Some(&None));
         let hint = match field.kind.can_be_missing() {
+            _ if is_list && !self.inside => {
+                format!("nullable=[{name:?}], where the files are read, reads it as an empty list; or {skip}")
+            }
             true => format!("where the files are read, say that it may be missing: nullable=[{name:?}]; or {skip}"),
             false => format!("fill it when writing the file, drop the column, or {skip}"),
         };
@@ -68,12 +72,13 @@ impl Lack {
     }
 }
 
-/// Returns the columns of `schema` in `batch`, in any order of the batch. [`super::check`] has checked a file that may
+/// Returns the columns of `schema` in `batch`, in any order of the batch; a missing list is an empty one in the columns
+/// that `empty_lists` names. [`super::check`] has checked a file that may
 /// lack one, or have narrower numbers.
 ///
 /// # Errors
 /// Data when a column that is never missing is absent, or one is of another type.
-pub(crate) fn columns(schema: &Schema, batch: &RecordBatch) -> Result<Vec<Column>> {
+pub(crate) fn columns(schema: &Schema, empty_lists: &[String], batch: &RecordBatch) -> Result<Vec<Column>> {
     let mut found = Vec::new();
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
         flatten(field, column, String::new(), None, &mut found)?;
@@ -92,7 +97,12 @@ pub(crate) fn columns(schema: &Schema, batch: &RecordBatch) -> Result<Vec<Column
             }
             _ => (column.clone(), Vec::new()),
         };
-        complete(field, adopt(field, &values)?, inside)
+        let column = complete(field, adopt(field, &values)?, inside)?;
+        if !empty_lists.contains(&field.name) {
+            return Ok(column);
+        }
+        let lacks = column.lacks.into_iter().filter(|lack| lack.inside).collect();
+        Ok(Column { values: column.values, lacks })
     };
     schema.fields().iter().map(pick).collect()
 }
@@ -200,12 +210,23 @@ fn tensor(field: &Field, column: &ArrayRef) -> Result<(ArrayRef, Vec<usize>)> {
     }
 }
 
+/// Returns lists of which those that are missing have no numbers: a writer may leave numbers behind them.
+fn without_hidden(list: &ListArray) -> Result<ListArray> {
+    let is_hidden = |row: usize| list.is_null(row) && list.value_length(row) > 0;
+    if !(0..list.len()).any(is_hidden) {
+        return Ok(list.clone());
+    }
+    let rows: UInt64Array = (0..list.len()).map(|row| list.is_valid(row).then_some(row as u64)).collect();
+    Ok(arrow_select::take::take(list, &rows, None).map_err(fail::arrow)?.as_list().clone())
+}
+
 /// Makes the variable-shape storage of a list.
 fn variable(list: &ListArray, to: &DataType) -> Result<(ArrayRef, Vec<usize>)> {
     let DataType::Struct(fields) = to else { return Err(Error::internal("a variable tensor is a struct")) };
     let (DataType::List(item), DataType::FixedSizeList(dim, _)) = (fields[0].data_type(), fields[1].data_type()) else {
         return Err(Error::internal("a variable tensor is data and shape"));
     };
+    let list = without_hidden(list)?;
     let offsets = list.offsets().clone();
     let row_of = |number: usize| {
         let row = offsets.partition_point(|&o| o as usize <= number).checked_sub(1)?;

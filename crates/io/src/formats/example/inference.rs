@@ -1,103 +1,138 @@
 //! Infers the features from the first records.
+//!
+//! A length that is the same in all of them is still any length, because later records may have another: only a feature
+//! that has one value in each of them is a single value.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use forebay_core::{Error, Result};
-use forebay_data::{DType, Field, Kind};
+use forebay_data::{Field, Kind};
 
 use super::not_an_example;
-use super::proto::{Encoded, Steps, Value, What, features, steps, value};
+use super::proto::{Encoded, Value, What, features, steps, value};
 use crate::limits;
 
-/// The steps of a feature list, seen so far.
+/// A feature or a feature list, as the records so far have it.
 #[derive(Debug)]
-struct List {
+struct Seen {
+    is_list: bool,
     what: What,
+    /// The records that have it, without those of the next line.
     records: usize,
-    /// The fewest and the most values of a step of any record.
+    /// The records in which it is a list of no byte strings: a byte string is missing then, and a list of texts is empty.
+    empty: usize,
+    /// The fewest and the most values of a feature, or of a step of a feature list.
     least: usize,
     most: usize,
-    /// Whether the steps of one record differ.
+    /// Whether the steps of one record differ in their number of values.
     is_ragged: bool,
+    /// Whether each byte string is UTF-8.
+    is_text: bool,
 }
 
-impl List {
-    fn push(&mut self, steps: &Steps) {
-        self.what = self.what.meet(steps.what);
+impl Seen {
+    fn new(is_list: bool) -> Self {
+        let (what, least) = (What::Nothing, usize::MAX);
+        Self { is_list, what, records: 0, empty: 0, least, most: 0, is_ragged: false, is_text: true }
+    }
+
+    fn push(&mut self, what: What, least: usize, most: usize) {
+        self.what = self.what.meet(what);
         self.records += 1;
-        (self.least, self.most) = (self.least.min(steps.least), self.most.max(steps.most));
-        self.is_ragged |= steps.count > 0 && steps.least != steps.most;
+        (self.least, self.most) = (self.least.min(least), self.most.max(most));
+    }
+
+    /// Reads the values of one record; `None` if they are damaged.
+    fn read(&mut self, encoded: Encoded<'_>) -> Option<()> {
+        match encoded {
+            Encoded::List(bytes) => {
+                let steps = steps(bytes)?;
+                self.is_text &= steps.strings.iter().all(|string| std::str::from_utf8(string).is_ok());
+                self.is_ragged |= steps.count > 0 && steps.least != steps.most;
+                self.push(steps.what, steps.least, steps.most);
+            }
+            Encoded::Feature(bytes) => {
+                let Some(value) = value(bytes)? else { return Some(()) };
+                if let Value::Bytes(strings) = value {
+                    self.is_text &= strings.is_text();
+                    if strings.count == 0 {
+                        self.empty += 1;
+                        return Some(());
+                    }
+                }
+                let (what, count) = value.what();
+                self.push(what, count, count);
+            }
+        }
+        Some(())
     }
 
     /// Returns the column for it; `None` for a feature without any value, because its type is not known.
     fn field(&self, name: String, records: usize) -> Result<Option<Field>> {
+        let named = if self.is_list { "feature list" } else { "feature" };
         let refused = |why: String| {
-            Err(Error::invalid(format!("feature list {name:?} {why}, which no column holds")).hint(
+            Err(Error::invalid(format!("{named} {name:?} {why}, which no column holds")).hint(
                 "name the features to read, without this one: features={...}; or read the records as bytes, with \
                  features=None, and parse them in a map",
             ))
         };
-        let dtype = match self.what {
-            What::Nothing => return Ok(None),
-            What::Numbers(dtype) => dtype,
-            What::Bytes => return refused("has byte strings".to_owned()),
-            What::Mixed => return refused("has two types".to_owned()),
-        };
-        if self.is_ragged {
-            return refused(format!("has steps of {} to {} values", self.least, self.most));
+        if self.is_list && self.is_ragged {
+            return match self.what {
+                What::Mixed => refused("has two types".to_owned()),
+                _ => refused(format!("has steps of {} to {} values", self.least, self.most)),
+            };
         }
-        let shape = match (self.least, self.most) {
-            (1, 1) => vec![None],
-            (least, most) => vec![None, (least == most).then_some(most)],
+        let is_one = (self.least, self.most) == (1, 1);
+        let kind = match self.what {
+            What::Nothing => return Ok(None),
+            What::Mixed => return refused("has two types".to_owned()),
+            What::Bytes if !self.is_list && self.most <= 1 => Kind::Bytes,
+            What::Bytes if self.is_list && !is_one => {
+                return refused(format!("has steps of {} to {} byte strings", self.least, self.most));
+            }
+            What::Bytes if self.is_text => Kind::Texts,
+            What::Bytes => return refused("has several byte strings that are not all utf-8".to_owned()),
+            What::Numbers(dtype) if is_one && !self.is_list => Kind::Scalar { dtype },
+            What::Numbers(dtype) if is_one || !self.is_list => Kind::Tensor { dtype, shape: vec![None] },
+            What::Numbers(dtype) => Kind::Tensor { dtype, shape: vec![None, None] },
         };
-        let nullable = self.records < records;
-        Ok(Some(Field { nullable, ..Field::new(name, Kind::Tensor { dtype, shape }) }))
+        let there = self.records + if kind == Kind::Texts { self.empty } else { 0 };
+        Ok(Some(Field { nullable: there < records, ..Field::new(name, kind) }))
     }
 }
 
 /// The features seen among the first records.
 #[derive(Debug, Default)]
 pub(crate) struct FeatureInference {
-    features: Vec<(String, Option<DType>, Vec<usize>)>,
-    places: HashMap<String, usize>,
-    lists: BTreeMap<String, List>,
+    features: BTreeMap<String, Seen>,
     records: usize,
 }
 
 impl FeatureInference {
     /// Reads one record.
+    ///
+    /// # Errors
+    /// Data when it is not an Example; Exhausted when the records have too many features; Invalid when a name is that of a
+    /// feature and of a feature list.
     pub(crate) fn push(&mut self, record: &[u8]) -> Result<()> {
         let mut wrong = None;
         let read = features(record, |name, encoded| {
             let name = std::str::from_utf8(name).ok()?;
-            let bytes = match encoded {
-                Encoded::Feature(bytes) => bytes,
-                Encoded::List(bytes) => {
-                    let empty = List { what: What::Nothing, records: 0, least: usize::MAX, most: 0, is_ragged: false };
-                    self.lists.entry(name.to_owned()).or_insert(empty).push(&steps(bytes)?);
-                    limits::columns("feature lists of the first records", self.lists.len())
-                        .unwrap_or_else(|e| wrong = Some(e));
-                    return wrong.is_none().then_some(());
-                }
-            };
-            let (dtype, count) = match value(bytes)? {
-                None => return Some(()),
-                Some(Value::Bytes { count, .. }) => (None, count),
-                Some(Value::Floats(b)) => (Some(DType::Float32), b.len() / 4),
-                Some(Value::Ints(b)) => (Some(DType::Int64), b.len() / 8),
-            };
-            match self.places.get(name).map(|&i| &mut self.features[i]) {
-                Some((_, had, counts)) if *had == dtype => counts.push(count),
-                Some(_) => wrong = Some(Error::data(format!("feature {name:?} has two types"))),
-                None => {
-                    self.places.insert(name.to_owned(), self.features.len());
-                    self.features.push((name.to_owned(), dtype, vec![count]));
-                    limits::columns("features of the first records", self.features.len())
-                        .unwrap_or_else(|e| wrong = Some(e));
-                    wrong.is_none().then_some(())?;
-                }
+            let is_list = matches!(encoded, Encoded::List(_));
+            if !self.features.contains_key(name) {
+                self.features.insert(name.to_owned(), Seen::new(is_list));
             }
-            Some(())
+            let number = self.features.len();
+            let seen = self.features.get_mut(name)?;
+            if seen.is_list != is_list {
+                wrong = Some(
+                    Error::invalid(format!("{name:?} is a feature and a feature list of these records"))
+                        .hint("read the records as bytes, with features=None, and parse them in a map"),
+                );
+            } else if let Err(e) = limits::columns("features of the first records", number) {
+                wrong = Some(e);
+            }
+            wrong.is_none().then(|| seen.read(encoded))?
         });
         self.records += 1;
         match wrong {
@@ -110,40 +145,15 @@ impl FeatureInference {
     ///
     /// # Errors
     /// Invalid when a feature fits no column; Data when there is no feature.
-    pub(crate) fn fields(mut self) -> Result<Vec<Field>> {
-        self.features.sort_by(|a, b| a.0.cmp(&b.0));
-        let field = |(name, dtype, counts): (String, Option<DType>, Vec<usize>)| {
-            let same = counts.iter().all(|c| *c == counts[0]).then(|| counts[0]);
-            let nullable = counts.len() < self.records;
-            let kind = match (dtype, same) {
-                (None, Some(1)) => Kind::Bytes,
-                (None, _) => {
-                    return Err(Error::invalid(format!(
-                        "feature {name:?} is a list of byte strings, which no column holds"
-                    ))
-                    .hint("name the features to read, without this one"));
-                }
-                (Some(dtype), Some(1)) => Kind::Scalar { dtype },
-                (Some(dtype), Some(n)) if n > 0 && !nullable => Kind::fixed(dtype, &[n]),
-                (Some(dtype), _) => Kind::Tensor { dtype, shape: vec![None] },
-            };
-            Ok(Field { nullable, ..Field::new(name, kind) })
-        };
-        let mut fields = self.features.into_iter().map(field).collect::<Result<Vec<Field>>>()?;
-        for (name, list) in self.lists {
-            if fields.iter().any(|field| field.name == name) {
-                return Err(Error::invalid(format!("{name:?} is a feature and a feature list of these records"))
-                    .hint("read the records as bytes, with features=None, and parse them in a map"));
-            }
-            fields.extend(list.field(name, self.records)?);
-        }
+    pub(crate) fn fields(self) -> Result<Vec<Field>> {
+        let records = self.records;
+        let fields = self.features.into_iter().map(|(name, seen)| seen.field(name, records));
+        let fields = fields.filter_map(Result::transpose).collect::<Result<Vec<Field>>>()?;
         if fields.is_empty() {
-            let records = self.records;
             return Err(Error::data(format!("the first {records} records have no features")).hint(
                 "they may be other messages than tf.train.Example and SequenceExample: features=None gives their bytes",
             ));
         }
-        fields.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(fields)
     }
 }

@@ -2,26 +2,30 @@
 //!
 //! A feature list has one feature for each step of a sequence. It is a list where each step has one value, and a list
 //! of lists where all steps have the same number of values, as TensorFlow's `parse_sequence_example` returns a
-//! `FixedLenSequenceFeature`.
+//! `FixedLenSequenceFeature`. Byte strings that are UTF-8 are a list of texts; no column holds other lists of byte strings.
 
 mod inference;
 mod proto;
+mod writer;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use arrow_array::ArrayRef;
 use forebay_core::{Error, Result};
-use forebay_data::{DType, Field, Kind};
+use forebay_data::{DType, Field, Kind, TextLists};
 
 use crate::columns::Column;
 pub(crate) use inference::FeatureInference;
-use proto::{Encoded, Steps, Value, What, features, steps, value};
+use proto::{Encoded, Steps, Strings, Value, What, features, steps, value};
+pub(crate) use writer::Writer;
 
 fn not_an_example() -> Error {
     Error::data("a record is not a tf.train.Example or SequenceExample")
         .hint("read it raw: features=None gives the record's bytes")
 }
+
+const NO_TEXT: &str = "bytes that are not utf-8";
 
 /// The value of a column in one record: its bytes, and its shape where the bytes do not determine it.
 #[derive(Debug, Clone)]
@@ -64,10 +68,10 @@ impl Parser {
             let Some(&i) = places.get(name) else { return Some(()) };
             let field = &columns[i].field;
             let cell = match encoded {
-                Encoded::Feature(bytes) => value(bytes)?.map(|found| fit(field, found)),
-                Encoded::List(bytes) => Some(fit_steps(field, steps(bytes)?)),
+                Encoded::Feature(bytes) => value(bytes)?.map_or(Ok(None), |found| fit(field, found)),
+                Encoded::List(bytes) => fit_steps(field, steps(bytes)?).map(Some),
             };
-            match cell.transpose() {
+            match cell {
                 Ok(cell) => row[i] = cell,
                 Err(e) => wrong = Some(e),
             }
@@ -87,7 +91,7 @@ impl Parser {
                     let message = format!("a record has no feature {:?}", column.field.name);
                     return Err(Error::data(message).hint(
                         "leave the feature out of features=, or say that it may be missing: \"int64?\", or \
-                         (\"int64?\", [None]) for a list, which is empty then",
+                         (\"int64?\", [None]) for a list of numbers, which is empty then",
                     ));
                 }
             }
@@ -100,20 +104,20 @@ impl Parser {
     }
 }
 
-/// Says whether features can fill a field. A list of any length may be missing, as TensorFlow's `VarLenFeature`: it is
-/// empty then, because a record cannot express "missing" otherwise.
+/// Says whether features can fill a field. A list of numbers may be missing, as TensorFlow's `VarLenFeature`: it is empty
+/// then, because an array cannot express "missing".
 pub(crate) fn check(field: &Field) -> Result<()> {
     if field.kind.known_shape().is_some() {
         field.check()?;
     }
     let numbers = |d: &DType| matches!(d, DType::Int64 | DType::Float32);
     match &field.kind {
-        Kind::Bytes | Kind::Utf8 => Ok(()),
+        Kind::Bytes | Kind::Utf8 | Kind::Texts => Ok(()),
         Kind::Scalar { dtype } if numbers(dtype) => Ok(()),
         Kind::Tensor { dtype, shape } if numbers(dtype) && can_be_filled(shape) => Ok(()),
         kind => Err(Error::invalid(format!("feature {:?} cannot be {kind}", field.name)).hint(
             "a feature is bytes, string, int64 or float32: a scalar, a tensor of known shape, a list, or a list of tensors; \
-             cast it afterwards",
+             cast it afterwards; a list of texts is (\"string\", [None])",
         )),
     }
 }
@@ -123,21 +127,13 @@ fn can_be_filled(shape: &[Option<usize>]) -> bool {
     matches!(shape, [_] | [None, None]) || shape.iter().skip(1).all(Option::is_some)
 }
 
-/// Returns the value's bytes when they match the field.
-fn fit<'a>(field: &Field, value: Value<'a>) -> Result<Cell<'a>> {
-    let wrong = |got: String| wrong(field, &got);
-    let flat = |bytes| Ok(Cell { bytes, shape: None });
-    let (dtype, bytes) = match (value, &field.kind) {
-        (Value::Bytes { first, count: 1 }, Kind::Bytes) => return flat(first.into()),
-        (Value::Bytes { first, count: 1 }, Kind::Utf8) => {
-            return match std::str::from_utf8(first) {
-                Ok(_) => flat(first.into()),
-                Err(_) => Err(wrong("bytes that are not utf-8".to_owned())),
-            };
-        }
-        (Value::Bytes { count, .. }, _) => return Err(wrong(format!("a list of {count} byte strings"))),
-        (Value::Floats(bytes), _) => (DType::Float32, bytes),
-        (Value::Ints(bytes), _) => (DType::Int64, bytes.into()),
+/// Returns the value's bytes when they match the field; none for an empty list of byte strings, except for texts.
+fn fit<'a>(field: &Field, value: Value<'a>) -> Result<Option<Cell<'a>>> {
+    let flat = |bytes| Ok(Some(Cell { bytes, shape: None }));
+    let (dtype, bytes) = match value {
+        Value::Bytes(strings) => return fit_strings(field, strings),
+        Value::Floats(bytes) => (DType::Float32, bytes),
+        Value::Ints(bytes) => (DType::Int64, bytes.into()),
     };
     let count = bytes.len() / dtype.size();
     let shape_is_right = match &field.kind {
@@ -151,9 +147,40 @@ fn fit<'a>(field: &Field, value: Value<'a>) -> Result<Cell<'a>> {
         _ => count == 1,
     };
     if field.kind.dtype() != Some(dtype) || !shape_is_right {
-        return Err(wrong(format!("a list of {count} {dtype}")));
+        return Err(wrong(field, &format!("a list of {count} {dtype}")));
     }
     flat(bytes)
+}
+
+/// Returns the byte strings of a feature when they match the field.
+fn fit_strings<'a>(field: &Field, strings: Strings<'a>) -> Result<Option<Cell<'a>>> {
+    let bytes = match (&field.kind, strings.count, strings.iter().next()) {
+        (Kind::Texts, ..) => texts(field, strings.iter())?.into(),
+        (_, 0, _) => return Ok(None),
+        (Kind::Bytes, 1, Some(only)) => only.into(),
+        (Kind::Utf8, 1, Some(only)) if std::str::from_utf8(only).is_ok() => only.into(),
+        (Kind::Utf8, 1, _) => return Err(wrong(field, NO_TEXT)),
+        (kind, count, _) => {
+            let e = wrong(field, &format!("a list of {count} byte strings"));
+            let is_one = matches!(kind, Kind::Bytes | Kind::Utf8);
+            return Err(if is_one {
+                e.hint(format!("features={{{:?}: (\"string\", [None])}} reads texts", field.name))
+            } else {
+                e
+            });
+        }
+    };
+    Ok(Some(Cell { bytes, shape: None }))
+}
+
+/// Returns byte strings in the form of a row of texts.
+fn texts<'a>(field: &Field, strings: impl Iterator<Item = &'a [u8]>) -> Result<Vec<u8>> {
+    let mut row = Vec::new();
+    for string in strings {
+        let text = std::str::from_utf8(string).map_err(|_| wrong(field, NO_TEXT))?;
+        TextLists::push(Some(text), &mut row)?;
+    }
+    Ok(row)
 }
 
 fn wrong(field: &Field, got: &str) -> Error {
@@ -161,11 +188,11 @@ fn wrong(field: &Field, got: &str) -> Error {
 }
 
 /// Returns the numbers of a feature list when they match the field: a step is one item of the list.
-fn fit_steps<'a>(field: &Field, steps: Steps) -> Result<Cell<'a>> {
-    let Kind::Tensor { dtype, shape } = &field.kind else {
-        return Err(wrong(field, "a feature list"));
-    };
+fn fit_steps<'a>(field: &Field, steps: Steps<'a>) -> Result<Cell<'a>> {
     let (count, each) = (steps.count, steps.most);
+    if field.kind == Kind::Texts && (count == 0 || (steps.what == What::Bytes && (steps.least, each) == (1, 1))) {
+        return Ok(Cell { bytes: texts(field, steps.strings.iter().copied())?.into(), shape: None });
+    }
     let got = match steps.what {
         What::Bytes => "a feature list of byte strings".to_owned(),
         What::Mixed => "a feature list of two types".to_owned(),
@@ -174,6 +201,9 @@ fn fit_steps<'a>(field: &Field, steps: Steps) -> Result<Cell<'a>> {
             format!("a feature list with steps of {} to {each} values", steps.least)
         }
         What::Numbers(dtype) => format!("a feature list of {count} steps of {each} {dtype}"),
+    };
+    let Kind::Tensor { dtype, shape } = &field.kind else {
+        return Err(wrong(field, &got));
     };
     let is_right = match steps.what {
         What::Nothing => true,

@@ -16,9 +16,47 @@ use forebay_data::DType;
 /// The value of one feature of one record; numbers are kept as little-endian bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value<'a> {
-    Bytes { first: &'a [u8], count: usize },
+    Bytes(Strings<'a>),
     Floats(Cow<'a, [u8]>),
     Ints(Vec<u8>),
+}
+
+impl Value<'_> {
+    /// Returns the type and the number of its values.
+    pub(super) fn what(&self) -> (What, usize) {
+        match self {
+            Value::Bytes(strings) => (What::Bytes, strings.count),
+            Value::Floats(bytes) => (What::Numbers(DType::Float32), bytes.len() / 4),
+            Value::Ints(bytes) => (What::Numbers(DType::Int64), bytes.len() / 8),
+        }
+    }
+}
+
+/// The byte strings of a feature, not yet copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Strings<'a> {
+    list: &'a [u8],
+    pub(super) count: usize,
+}
+
+impl<'a> Strings<'a> {
+    /// Returns the byte strings in their order.
+    pub(super) fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut list = self.list;
+        std::iter::from_fn(move || {
+            while !list.is_empty() {
+                if let (1, Wire::Bytes(string)) = field(&mut list)? {
+                    return Some(string);
+                }
+            }
+            None
+        })
+    }
+
+    /// Says whether each of them is UTF-8.
+    pub(super) fn is_text(self) -> bool {
+        self.iter().all(|string| std::str::from_utf8(string).is_ok())
+    }
 }
 
 /// One field of a message.
@@ -103,11 +141,12 @@ fn entries<'a>(mut map: &'a [u8], mut visit: impl FnMut(&'a [u8], &'a [u8]) -> O
     Some(())
 }
 
-/// The steps of a feature list, with their numbers concatenated.
+/// The steps of a feature list, with their numbers or byte strings concatenated.
 #[derive(Debug)]
-pub(super) struct Steps {
+pub(super) struct Steps<'a> {
     pub(super) what: What,
     pub(super) bytes: Vec<u8>,
+    pub(super) strings: Vec<&'a [u8]>,
     pub(super) count: usize,
     /// The fewest and the most values of a step.
     pub(super) least: usize,
@@ -135,18 +174,20 @@ impl What {
 }
 
 /// Decodes a feature list.
-pub(super) fn steps(mut list: &[u8]) -> Option<Steps> {
-    let mut steps = Steps { what: What::Nothing, bytes: Vec::new(), count: 0, least: usize::MAX, most: 0 };
+pub(super) fn steps(mut list: &[u8]) -> Option<Steps<'_>> {
+    let (bytes, strings) = (Vec::new(), Vec::new());
+    let mut steps = Steps { what: What::Nothing, bytes, strings, count: 0, least: usize::MAX, most: 0 };
     while !list.is_empty() {
         let (1, Wire::Bytes(feature)) = field(&mut list)? else { continue };
-        let (what, values, numbers) = match value(feature)? {
-            None => (What::Nothing, 0, Cow::Borrowed(&[][..])),
-            Some(Value::Bytes { count, .. }) => (What::Bytes, count, Cow::Borrowed(&[][..])),
-            Some(Value::Floats(bytes)) => (What::Numbers(DType::Float32), bytes.len() / 4, bytes),
-            Some(Value::Ints(bytes)) => (What::Numbers(DType::Int64), bytes.len() / 8, bytes.into()),
-        };
+        let value = value(feature)?;
+        let (what, values) = value.as_ref().map_or((What::Nothing, 0), Value::what);
+        match &value {
+            None => {}
+            Some(Value::Bytes(strings)) => steps.strings.extend(strings.iter()),
+            Some(Value::Floats(bytes)) => steps.bytes.extend_from_slice(bytes),
+            Some(Value::Ints(bytes)) => steps.bytes.extend_from_slice(bytes),
+        }
         steps.what = steps.what.meet(what);
-        steps.bytes.extend_from_slice(&numbers);
         steps.count += 1;
         (steps.least, steps.most) = (steps.least.min(values), steps.most.max(values));
     }
@@ -159,7 +200,7 @@ pub(super) fn value(mut feature: &[u8]) -> Option<Option<Value<'_>>> {
     while !feature.is_empty() {
         let (kind, Wire::Bytes(list)) = field(&mut feature)? else { continue };
         value = match kind {
-            1 => bytes_list(list)?,
+            1 => Some(Value::Bytes(strings(list)?)),
             2 => Some(Value::Floats(floats(list)?)),
             3 => Some(Value::Ints(ints(list)?)),
             _ => value,
@@ -168,14 +209,12 @@ pub(super) fn value(mut feature: &[u8]) -> Option<Option<Value<'_>>> {
     Some(value)
 }
 
-fn bytes_list(mut list: &[u8]) -> Option<Option<Value<'_>>> {
-    let mut found: Option<(&[u8], usize)> = None;
-    while !list.is_empty() {
-        if let (1, Wire::Bytes(b)) = field(&mut list)? {
-            found = Some(found.map_or((b, 1), |(first, n)| (first, n + 1)));
-        }
+fn strings(list: &[u8]) -> Option<Strings<'_>> {
+    let (mut rest, mut count) = (list, 0);
+    while !rest.is_empty() {
+        count += usize::from(matches!(field(&mut rest)?, (1, Wire::Bytes(_))));
     }
-    Some(found.map(|(first, count)| Value::Bytes { first, count }))
+    Some(Strings { list, count })
 }
 
 fn floats(mut list: &[u8]) -> Option<Cow<'_, [u8]>> {

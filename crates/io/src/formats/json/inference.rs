@@ -72,18 +72,25 @@ fn meet(a: Shape, b: Shape) -> Option<Shape> {
 }
 
 /// The fields seen among the first lines.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FieldInference {
+    /// The name of a row in errors.
+    what: &'static str,
     columns: Vec<(String, Option<Shape>, usize)>,
     places: HashMap<String, usize>,
     lines: usize,
 }
 
 impl FieldInference {
+    /// `what`: the name of a row in errors.
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self { what, columns: Vec::new(), places: HashMap::new(), lines: 0 }
+    }
+
     /// Reads one line.
     pub(crate) fn push(&mut self, line: &[u8]) -> Result<()> {
         let mut met = HashSet::new();
-        parse(line, &mut |name, value| {
+        parse(self.what, line, &mut |name, value| {
             if name.is_empty() {
                 return Err(Error::data("a field has an empty name").hint("say which fields to read: schema={...}"));
             }

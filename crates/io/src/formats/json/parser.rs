@@ -22,6 +22,8 @@ struct Place {
 /// Parses lines into columns.
 #[derive(Debug)]
 pub(crate) struct Parser {
+    /// The name of a row in errors.
+    what: &'static str,
     columns: Vec<Column>,
     places: HashMap<String, Place>,
     lines: u64,
@@ -31,7 +33,8 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    pub(crate) fn new(fields: &[Field], rows: usize) -> Self {
+    /// `what`: the name of a row in errors.
+    pub(crate) fn new(what: &'static str, fields: &[Field], rows: usize) -> Self {
         let mut places: HashMap<String, Place> = HashMap::new();
         for (i, field) in fields.iter().enumerate() {
             places.entry(field.name.clone()).or_default().column = Some(i);
@@ -40,6 +43,7 @@ impl Parser {
             }
         }
         Self {
+            what,
             columns: fields.iter().map(|f| Column::new(f, rows)).collect(),
             places,
             lines: 0,
@@ -53,10 +57,10 @@ impl Parser {
     /// # Errors
     /// Data when it is not a JSON object, or a field is missing or of another type. The parser must then be dropped.
     pub(crate) fn push(&mut self, line: &[u8]) -> Result<()> {
-        let Self { columns, places, lines, filled, scratch } = self;
+        let Self { what, columns, places, lines, filled, scratch } = self;
         filled.fill(false);
         *lines += 1;
-        parse(line, &mut |name, value| {
+        parse(what, line, &mut |name, value| {
             let Some(place) = places.get_mut(name) else { return Ok(false) };
             if std::mem::replace(&mut place.met, *lines) == *lines {
                 return Err(twice(name));
@@ -76,7 +80,7 @@ impl Parser {
             }
             column.push_missing().map_err(|_| {
                 let name = &column.field.name;
-                Error::data(format!("a line has no field {name:?}")).hint(format!(
+                Error::data(format!("{what} has no field {name:?}")).hint(format!(
                     "without schema=, fields are those of the first 100 lines; say that it may be missing: \
                      schema={{{name:?}: \"{}?\", ...}}",
                     column.field.kind.dtype().map_or("string", DType::name),

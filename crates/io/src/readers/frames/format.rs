@@ -3,6 +3,7 @@
 use forebay_core::Result;
 use forebay_data::Field;
 
+use crate::formats::json::document;
 use crate::formats::{compressed, csv, lines, tfrecord};
 use crate::store::{CodecOf, Forward};
 
@@ -12,6 +13,11 @@ pub(crate) enum Format {
     Text,
     /// Has the source's fields, because the schema does not say whether a list may be missing.
     Jsonl {
+        fields: Vec<Field>,
+    },
+    /// The objects of an array: the document, or the member that is named.
+    Json {
+        field: Option<String>,
         fields: Vec<Field>,
     },
     Csv(Box<CsvFormat>),
@@ -50,6 +56,7 @@ impl Format {
     pub(super) fn first(&self, forward: &mut Forward) -> Result<u64> {
         match self {
             Format::Text | Format::Jsonl { .. } => lines::begin(forward),
+            Format::Json { field, .. } => document::begin(forward, field.as_deref()),
             Format::Csv(csv) => csv.dialect.begin(forward, csv.has_header.then_some(&csv.names)),
             Format::Record { .. } | Format::Example { .. } => Ok(0),
         }
@@ -58,7 +65,7 @@ impl Format {
     /// Returns the function that detects the codec of a file.
     pub(super) fn codec_of(&self) -> CodecOf {
         match self {
-            Format::Text | Format::Jsonl { .. } | Format::Csv(_) => compressed::codec,
+            Format::Text | Format::Jsonl { .. } | Format::Json { .. } | Format::Csv(_) => compressed::codec,
             Format::Record { .. } | Format::Example { .. } => tfrecord::codec,
         }
     }

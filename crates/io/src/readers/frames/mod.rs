@@ -1,4 +1,4 @@
-//! `Text`, `Jsonl`, `Csv` and `Tfrecord`: files of consecutive frames.
+//! `Text`, `Jsonl`, `Json`, `Csv` and `Tfrecord`: files of consecutive frames.
 //!
 //! A run of frames is read into one buffer and then decoded, whether its rows were gathered or streamed. `format` has
 //! the formats of frames, `run` holds frames in memory, `walk` finds them one after another, `window` reads the frames
@@ -112,8 +112,13 @@ impl Frames {
                 parser.finish()?
             }
             Format::Jsonl { fields } => {
-                let mut parser = json::Parser::new(fields, run.rows());
+                let mut parser = json::Parser::new(json::LINE, fields, run.rows());
                 self.each(run, &ids, offset, |frame, _, _, _| parser.push(lines::trim(frame)))?;
+                parser.finish()?
+            }
+            Format::Json { fields, .. } => {
+                let mut parser = json::Parser::new(json::ITEM, fields, run.rows());
+                self.each(run, &ids, offset, |frame, _, _, _| parser.push(json::document::trim(frame)))?;
                 parser.finish()?
             }
             Format::Csv(csv) => {

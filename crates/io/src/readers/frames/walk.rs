@@ -4,6 +4,7 @@ use forebay_core::Result;
 
 use super::format::Format;
 use crate::fail;
+use crate::formats::json::document;
 use crate::formats::{csv, lines, tfrecord};
 use crate::store::Forward;
 
@@ -34,6 +35,7 @@ impl Walk {
                 let len = lines::next(&mut self.forward, self.at, row)?;
                 self.unless_blank(len, row, lines::is_blank)?
             }
+            Format::Json { .. } => document::next(&mut self.forward, self.at, row)?,
             Format::Csv(csv) => {
                 let len = csv.dialect.next(&mut self.forward, self.at, row)?;
                 self.unless_blank(len, row, csv::is_blank)?

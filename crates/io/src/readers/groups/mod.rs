@@ -35,6 +35,8 @@ type GroupsInUse = Vec<Arc<Group<Part>>>;
 pub(crate) struct Groups<F> {
     pub(super) schema: Arc<Schema>,
     merged: Option<Merged>,
+    /// The columns of lists in which a missing list is empty.
+    pub(super) empty_lists: Vec<String>,
     pub(super) pool: Pool,
     footers: Mutex<Lru<Arc<F>>>,
     groups: Mutex<Lru<Arc<Group<Part>>>>,
@@ -51,7 +53,12 @@ impl<F: Grouped> Groups<F> {
     /// A shuffle over windows decodes each group once only if the reader keeps the groups of two windows: the one that
     /// threads finish, and the one that they begin. So the bound is in rows, which the plan knows exactly, and not in
     /// bytes. Without windows the bound is that of the pool; a single larger group is kept while it is in use.
-    pub(crate) fn new(schema: Arc<Schema>, merged: Option<Merged>, pool: Pool, window_rows: u64) -> Self {
+    pub(crate) fn new(
+        schema: Arc<Schema>,
+        (merged, empty_lists): (Option<Merged>, Vec<String>),
+        pool: Pool,
+        window_rows: u64,
+    ) -> Self {
         let layout = (window_rows > 0).then(|| Layout::new(schema.fields()));
         let largest = || pool.index.block_starts().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         let kept = match &layout {
@@ -60,7 +67,7 @@ impl<F: Grouped> Groups<F> {
         };
         let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(kept)));
         let memory = layout.as_ref().map_or_else(Memory::default, |_| Memory::reused());
-        Self { schema, merged, pool, footers, groups, largest: AtomicUsize::new(0), layout, memory }
+        Self { schema, merged, empty_lists, pool, footers, groups, largest: AtomicUsize::new(0), layout, memory }
     }
 
     pub(super) fn file(&self, file: usize) -> Result<Arc<F>> {
@@ -344,7 +351,8 @@ impl<F: Grouped> Reader for Groups<F> {
                 Some(Ok(batch)) => {
                     let ids = block_ids(block, row, batch.num_rows(), epoch);
                     row += batch.num_rows() as u64;
-                    located::<F>(&self.schema, uri, group, &batch).and_then(|c| self.without_lacks(&c, ids))
+                    located::<F>((&self.schema, &self.empty_lists), uri, group, &batch)
+                        .and_then(|c| self.without_lacks(&c, ids))
                 }
                 Some(Err(e)) => Err(e),
             };

@@ -101,7 +101,7 @@ impl<'a, F: Grouped> Parts<'a, F> {
         let batches = batches.collect::<Result<Vec<_>>>()?;
         let batch = joined(&batches)?.filter(|batch| batch.num_rows() == self.rows);
         let batch = batch.ok_or_else(|| short::<F>(uri, group))?;
-        located::<F>(&schema, uri, group, &batch).map(Part::Columns)
+        located::<F>((&schema, &self.of.empty_lists), uri, group, &batch).map(Part::Columns)
     }
 
     /// Decodes the columns of a segment together, some rows at a time, and packs them.
@@ -118,7 +118,7 @@ impl<'a, F: Grouped> Parts<'a, F> {
             let mut columns = Vec::with_capacity(readers.len());
             for (schema, batches) in &mut readers {
                 let Some(batch) = batches.next() else { continue };
-                columns.extend(located::<F>(schema, uri, group, &batch?)?);
+                columns.extend(located::<F>((schema, &self.of.empty_lists), uri, group, &batch?)?);
             }
             match columns.len() {
                 0 => break,
@@ -160,14 +160,14 @@ fn joined(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
     }
 }
 
-/// Returns the columns of a schema from a batch of a group.
+/// Returns the columns of a schema from a batch of a group; lists that are missing are empty in those that are named.
 pub(super) fn located<F: Grouped>(
-    schema: &Schema,
+    (schema, empty_lists): (&Schema, &[String]),
     uri: &str,
     group: usize,
     batch: &RecordBatch,
 ) -> Result<Vec<Column>> {
-    arrow::columns(schema, batch).map_err(|e| e.with("file", uri).with(F::GROUP, group))
+    arrow::columns(schema, empty_lists, batch).map_err(|e| e.with("file", uri).with(F::GROUP, group))
 }
 
 pub(super) fn short<F: Grouped>(uri: &str, group: usize) -> Error {

@@ -15,6 +15,8 @@ pub(super) struct Cells {
 
 enum Values {
     Bytes(LargeBinaryArray),
+    /// Lists of texts, and the bytes of each row.
+    Texts(Box<TextLists>, LargeBinaryArray),
     Text(LargeStringArray),
     /// The same number of bytes in each row.
     Fixed {
@@ -42,9 +44,11 @@ impl Cells {
             Kind::Bytes => Values::Bytes(column.as_binary_opt().ok_or_else(other)?.clone()),
             Kind::Utf8 => Values::Text(column.as_string_opt().ok_or_else(other)?.clone()),
             Kind::Texts => {
-                let (bounds, bytes) = TextLists::of(column)?.to_bytes()?;
+                let lists = TextLists::of(column)?;
+                let (bounds, bytes) = lists.to_bytes()?;
                 let bounds = OffsetBuffer::new(ScalarBuffer::from(bounds));
-                Values::Bytes(LargeBinaryArray::try_new(bounds, Buffer::from_vec(bytes), None).map_err(|_| other())?)
+                let bytes = LargeBinaryArray::try_new(bounds, Buffer::from_vec(bytes), None).map_err(|_| other())?;
+                Values::Texts(Box::new(lists), bytes)
             }
             Kind::Scalar { dtype } => Values::Fixed { bytes: numbers(column, 0, dtype.size())?, each: dtype.size() },
             Kind::Tensor { dtype, .. } => match field.kind.row_bytes() {
@@ -79,13 +83,19 @@ impl Cells {
     /// Returns the bytes of a row: for numbers the little-endian bytes of each.
     pub(super) fn bytes(&self, row: usize) -> &[u8] {
         match &self.values {
-            Values::Bytes(column) => column.value(row),
+            Values::Bytes(column) | Values::Texts(_, column) => column.value(row),
             Values::Text(column) => column.value(row).as_bytes(),
             Values::Fixed { bytes, each } => &bytes.as_slice()[row * each..(row + 1) * each],
             Values::Lists { bytes, offsets, size, .. } => {
                 &bytes.as_slice()[offsets[row] as usize * size..offsets[row + 1] as usize * size]
             }
         }
+    }
+
+    /// Returns the texts of a row of a list of texts, and none of other columns.
+    pub(super) fn texts(&self, row: usize) -> impl Iterator<Item = Option<&str>> {
+        let lists = if let Values::Texts(lists, _) = &self.values { Some(&**lists) } else { None };
+        lists.into_iter().flat_map(move |lists| lists.get(row))
     }
 
     /// Returns the dimensions of a tensor of variable shape; empty for other columns.
@@ -141,11 +151,28 @@ pub(super) fn text(dtype: DType, bytes: &[u8]) -> String {
         DType::Uint16 => of!(u16).map(|n| n.to_string()),
         DType::Uint32 => of!(u32).map(|n| n.to_string()),
         DType::Uint64 => of!(u64).map(|n| n.to_string()),
-        DType::Float16 => {
-            of!(u16).map(|bits| format!("{:?}", <Float16Type as ArrowPrimitiveType>::Native::from_bits(bits).to_f32()))
-        }
+        DType::Float16 => Ok(format!("{:?}", float16(bytes))),
         DType::Float32 => of!(f32).map(|n| format!("{n:?}")),
         DType::Float64 => of!(f64).map(|n| format!("{n:?}")),
     };
     written.unwrap_or_default()
+}
+
+/// Returns a float16, as a float32.
+pub(super) fn float16(bytes: &[u8]) -> f32 {
+    let bits = bytes.try_into().map_or(0, u16::from_le_bytes);
+    <Float16Type as ArrowPrimitiveType>::Native::from_bits(bits).to_f32()
+}
+
+/// Returns a truth value or a whole number that int64 holds.
+pub(super) fn whole(dtype: DType, bytes: &[u8]) -> i64 {
+    let mut all = [0; 8];
+    all[..bytes.len()].copy_from_slice(bytes);
+    let unsigned = i64::from_le_bytes(all);
+    let unused = 64 - 8 * bytes.len() as u32;
+    match dtype {
+        DType::Bool => i64::from(unsigned != 0),
+        DType::Int8 | DType::Int16 | DType::Int32 | DType::Int64 => unsigned << unused >> unused,
+        _ => unsigned,
+    }
 }

@@ -2,9 +2,12 @@
 
 mod arrow;
 mod cells;
+mod csv;
+mod jsonl;
 mod mds;
 mod parquet;
 mod tar;
+mod tfrecord;
 
 use std::fmt;
 
@@ -29,6 +32,12 @@ pub enum Format {
     Tar,
     /// Shards of Mosaic's streaming.
     Mds,
+    /// JSON objects, one on each line.
+    Jsonl,
+    /// Lines of texts and numbers, with the names of the columns in the first.
+    Csv,
+    /// TFRecord files of `tf.train.Example`.
+    Tfrecord,
 }
 
 /// The compression of columns in Parquet files.
@@ -71,7 +80,8 @@ pub(super) trait Encoder: Send {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 4] = [Self::Arrow, Self::Parquet, Self::Tar, Self::Mds];
+    pub const ALL: [Self; 7] =
+        [Self::Arrow, Self::Parquet, Self::Tar, Self::Mds, Self::Jsonl, Self::Csv, Self::Tfrecord];
 
     /// Returns its name, which is also the extension of its files.
     pub fn name(self) -> &'static str {
@@ -80,6 +90,9 @@ impl Format {
             Format::Parquet => "parquet",
             Format::Tar => "tar",
             Format::Mds => "mds",
+            Format::Jsonl => "jsonl",
+            Format::Csv => "csv",
+            Format::Tfrecord => "tfrecord",
         }
     }
 
@@ -93,6 +106,9 @@ impl Format {
             Format::Parquet => parquet::check(schema),
             Format::Tar => tar::check(schema),
             Format::Mds => mds::check(schema, file_bytes),
+            Format::Jsonl => jsonl::check(schema),
+            Format::Csv => csv::check(schema),
+            Format::Tfrecord => tfrecord::check(schema),
         }
     }
 }
@@ -134,6 +150,9 @@ pub(super) fn begin(
         Format::Parquet => Box::new(parquet::Parquet::new(schema, files.compression, sink)?),
         Format::Tar => Box::new(tar::Tar::new(schema, consumer, first, sink)),
         Format::Mds => Box::new(mds::Mds::new(schema, sink)),
+        Format::Jsonl => Box::new(jsonl::Jsonl::new(schema, first, sink)),
+        Format::Csv => Box::new(csv::Csv::new(schema, sink)?),
+        Format::Tfrecord => Box::new(tfrecord::Tfrecord::new(first, sink)),
     })
 }
 
@@ -143,4 +162,12 @@ fn refused(field: &Field, format: Format, why: &str, hint: &str) -> Error {
     Error::invalid(format!("column {:?} ({}{missing}) cannot be saved as {format}: {why}", field.name, field.kind))
         .with("column", &field.name)
         .hint(hint)
+}
+
+/// Refuses rows without columns, of which a format of samples keeps nothing.
+fn no_columns(schema: &Schema, format: Format) -> Result<()> {
+    if schema.fields().is_empty() {
+        return Err(Error::invalid(format!("a {format} file needs a column")).hint("save as arrow, or keep a column"));
+    }
+    Ok(())
 }

@@ -28,6 +28,7 @@ pub(in crate::sources) fn infer(
     progress: Progress<'_>,
 ) -> Result<Inferred> {
     let files = TableFiles::list(paths, together)?;
+    let named = nullable.clone().unwrap_or_default();
     let look = |object: Arc<Object>| arrow::columns_of(&object);
     let ((fields, partitions, merged), times): (Columns, _) = if together.merged {
         merged_times(files.merged(look, columns, nullable, near, progress)?)
@@ -36,7 +37,9 @@ pub(in crate::sources) fn infer(
         let times = arrow::units(&stored);
         (files.columns(stored.into_iter().map(|column| column.field).collect(), columns, nullable, Ok)?, times)
     };
-    Ok(Inferred { source: Source::Arrow { paths: files.paths, fields, partitions, merged }, times })
+    let empty_lists = super::missing::empty_lists(&fields, &named);
+    let source = Source::Arrow { paths: files.paths, fields, partitions, merged, empty_lists };
+    Ok(Inferred { source, times })
 }
 
 impl SourceFormat for Arrow<'_> {

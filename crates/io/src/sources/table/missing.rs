@@ -7,7 +7,7 @@
 //! source, and is part of the schema that all processes of a job use.
 
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_data::{Field, Schema};
+use forebay_data::{Field, Kind, Schema};
 
 use crate::formats::parquet::File;
 use crate::open_found::open_found as open;
@@ -24,6 +24,16 @@ pub(crate) fn say(fields: Vec<Field>, names: &[String]) -> Result<Vec<Field>> {
     let schema = Schema::new(fields)?;
     names.iter().try_for_each(|name| schema.field(name).map(drop))?;
     Ok(schema.fields().iter().map(|f| Field { nullable: names.contains(&f.name), ..f.clone() }).collect())
+}
+
+/// Returns the columns of lists among the named ones: an array has no place for a missing list, so it is empty.
+pub(crate) fn empty_lists(fields: &[Field], names: &[String]) -> Vec<String> {
+    let is_list = |kind: &Kind| match kind {
+        Kind::Tensor { shape, .. } => matches!(shape.as_slice(), [None, rest @ ..] if rest.iter().all(Option::is_some)),
+        _ => false,
+    };
+    let lists = fields.iter().filter(|field| names.contains(&field.name) && is_list(&field.kind));
+    lists.map(|field| field.name.clone()).collect()
 }
 
 /// Returns the columns; a column may be missing if its writer declared it nullable and the footers do not count it as

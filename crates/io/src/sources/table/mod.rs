@@ -128,7 +128,7 @@ pub(super) fn open_groups<F: Grouped + 'static>(source: &Source, opening: Openin
     partitioned::over(source, schema, index, |schema, index| {
         let window_rows = options.window_rows;
         let pool = crate::readers::Pool::new(index, options);
-        Arc::new(Groups::<F>::new(schema, source.merged().cloned(), pool, window_rows))
+        Arc::new(Groups::<F>::new(schema, (source.merged().cloned(), source.empty_lists().to_vec()), pool, window_rows))
     })
 }
 

@@ -29,6 +29,7 @@ pub(in crate::sources) fn infer(
     progress: Progress<'_>,
 ) -> Result<Inferred> {
     let files = TableFiles::list(paths, together)?;
+    let named = nullable.clone().unwrap_or_default();
     let look = |object| parquet::File::open(object).map(|file| file.columns());
     let ((fields, partitions, merged), times): (Columns, _) = if together.merged {
         merged_times(files.merged(look, columns, nullable, near, progress)?)
@@ -37,7 +38,9 @@ pub(in crate::sources) fn infer(
         let find = |fields| missing::find(fields, &file, &files.found, near);
         (files.columns(file.fields(), columns, nullable, find)?, arrow::units(&file.columns()))
     };
-    Ok(Inferred { source: Source::Parquet { paths: files.paths, fields, partitions, merged, filter: None }, times })
+    let empty_lists = missing::empty_lists(&fields, &named);
+    let source = Source::Parquet { paths: files.paths, fields, partitions, merged, empty_lists, filter: None };
+    Ok(Inferred { source, times })
 }
 
 impl SourceFormat for Parquet<'_> {

@@ -9,8 +9,10 @@ mod guard;
 mod http;
 mod hub;
 mod listing;
+mod profile;
 pub(super) mod refusal;
 pub(super) mod retry;
+mod settings;
 pub(super) mod upload;
 
 use std::collections::HashMap;
@@ -38,6 +40,7 @@ use hub::Hub;
 use super::uri::nothing_matches;
 use crate::Allowed;
 use retry::{Budget, Policy};
+use settings::{Settings, settings};
 
 /// The most requests of this process in flight.
 const REQUESTS_MAX: usize = 16;
@@ -54,7 +57,6 @@ pub(super) struct Shared {
 
 /// The identity of a store: its url without a path, and its settings, which may change while the process runs.
 type Address = (String, Settings);
-type Settings = Vec<(String, String)>;
 
 static SHARED: Mutex<Option<Arc<Shared>>> = Mutex::new(None);
 
@@ -214,7 +216,7 @@ pub(super) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<Str
 fn below(folder: &str, most: usize, wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Result<Vec<Found>> {
     // A server of plain HTTP gets no list request: its connections may be guarded, and listing is not.
     let url = url::Url::parse(folder).map_err(|e| Error::invalid(e.to_string()).with("file", folder))?;
-    if matches!(ObjectStoreScheme::parse(&url), Ok((ObjectStoreScheme::Http, _))) {
+    if matches!(ObjectStoreScheme::parse(&as_s3(&url)), Ok((ObjectStoreScheme::Http, _))) {
         return Err(Error::invalid("an http server cannot list files").with("file", folder).hint("name the files"));
     }
     let (store, prefix) = parse(folder, &Allowed::everything())?;
@@ -261,16 +263,18 @@ pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> 
     let wrong = |e: &dyn std::fmt::Display| {
         Error::invalid(format!("not an address that can be read: {e}"))
             .with("file", uri)
-            .hint("addresses begin with s3://, gs://, az://, hf://, http://, https:// or file://, or are paths")
+            .hint("addresses begin with s3://, r2://, gs://, az://, hf://, http://, https:// or file://, or are paths")
     };
     let url = url::Url::parse(uri).map_err(|e| wrong(&e))?;
     let (scheme, path) = match url.scheme() {
         "hf" => (None, hub::path(&url).map_err(|e| wrong(&e))?),
-        _ => ObjectStoreScheme::parse(&url).map(|(scheme, path)| (Some(scheme), path)).map_err(|e| wrong(&e))?,
+        _ => {
+            ObjectStoreScheme::parse(&as_s3(&url)).map(|(scheme, path)| (Some(scheme), path)).map_err(|e| wrong(&e))?
+        }
     };
     // The hosts of other stores, and of their credentials, come from this process's own settings.
     let guard = (allowed.is_guarded() && scheme == Some(ObjectStoreScheme::Http)).then(|| Guard(allowed.clone()));
-    let mut settings = settings(&url);
+    let mut settings = settings(&url, uri)?;
     settings.extend(guard.iter().map(|guard| ("guard".to_owned(), guard.0.to_string())));
     let address = (format!("{}://{}", url.scheme(), url.authority()), settings);
     let shared = shared()?;
@@ -283,7 +287,7 @@ pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> 
     let _inside = shared.runtime.enter();
     let connector = Connector { budget: budget.clone(), guard };
     let connected = match &scheme {
-        Some(scheme) => connect(scheme, &url, &address.1, connector),
+        Some(scheme) => connect(scheme, &as_s3(&url), &address.1, connector),
         None => {
             Hub::connect(&address.1, &connector).map(|hub| Some((Arc::new(hub) as Arc<dyn ObjectStore>, None, None)))
         }
@@ -294,6 +298,14 @@ pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> 
     let store = Arc::new(Store { inner, policy, budget, is_unsigned, blocks, levels });
     stores.insert(address, store.clone());
     Ok((store, path))
+}
+
+/// Returns an address of R2 as that of S3, whose protocol it has, and any other address as it is.
+fn as_s3(url: &url::Url) -> url::Url {
+    match url.as_str().strip_prefix("r2:") {
+        Some(rest) => url::Url::parse(&format!("s3:{rest}")).unwrap_or_else(|_| url.clone()),
+        None => url.clone(),
+    }
 }
 
 /// A store, how large objects are written to it, if they can be, and how a folder of it is listed.
@@ -331,31 +343,4 @@ fn connect(
         ObjectStoreScheme::Http => (build!(HttpBuilder, &url[..url::Position::BeforePath]), None, None),
         _ => return Ok(None),
     }))
-}
-
-/// Returns the settings that the store's own tools read from the environment.
-#[expect(clippy::disallowed_methods, reason = "the settings of stores come from the environment")]
-fn settings(url: &url::Url) -> Settings {
-    let prefix = match url.scheme() {
-        "s3" | "s3a" => "AWS_",
-        "gs" => "GOOGLE_",
-        "http" => return vec![("allow_http".into(), "true".into())],
-        "https" => return Vec::new(),
-        "hf" => {
-            let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-            let named = [hub::ENDPOINT.0, hub::TOKEN].map(|name| Some((name.to_owned(), set(name)?)));
-            return named.into_iter().flatten().collect();
-        }
-        _ => "AZURE_",
-    };
-    let named = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    let wanted = named
-        .filter(|(k, v)| !v.is_empty() && (k.starts_with(prefix) || (prefix == "GOOGLE_" && k == "SERVICE_ACCOUNT")));
-    let mut settings: Settings = wanted.map(|(k, v)| (k.to_ascii_lowercase(), v)).collect();
-    settings.sort();
-    // A user who names a server without TLS wants that, as in the store's own tools.
-    if settings.iter().any(|(k, v)| k.contains("endpoint") && v.starts_with("http://")) {
-        settings.push(("allow_http".into(), "true".into()));
-    }
-    settings
 }

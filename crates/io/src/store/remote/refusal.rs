@@ -6,15 +6,16 @@ use forebay_core::{Error, ErrorKind};
 use object_store::ObjectStoreScheme;
 
 use super::fetch::cause;
+use super::settings::is_secret;
 use crate::fail;
 
 /// The settings of the credentials of each store, by the scheme of its urls.
 const CREDENTIALS: [(&str, &str); 4] = [
     (
         "s3",
-        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, where there is one), or \
-         AWS_SKIP_SIGNATURE=true for a public bucket, also where the workers run; ~/.aws is not read: \
-         `aws configure export-credentials --format env` prints what it has",
+        "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, where there is one), or \
+         AWS_SKIP_SIGNATURE=true for a public bucket, also where the workers run; a profile with a sign-in (sso) has no keys: \
+         `aws configure export-credentials --format env` prints them",
     ),
     (
         "gs",
@@ -33,22 +34,9 @@ const CREDENTIALS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Parts of the names of settings that are credentials, or disable them.
-const SECRETS: [&str; 9] = [
-    "access_key",
-    "account_key",
-    "token",
-    "credentials",
-    "service_account",
-    "skip_signature",
-    "sas",
-    "client_secret",
-    "azure_cli",
-];
-
 /// Returns the hint about the settings of a url's store.
 fn hint(uri: &str) -> &'static str {
-    let scheme = if uri.starts_with("s3") {
+    let scheme = if uri.starts_with("s3") || uri.starts_with("r2") {
         "s3"
     } else if uri.starts_with("gs") {
         "gs"
@@ -62,8 +50,7 @@ fn hint(uri: &str) -> &'static str {
 
 /// Says whether no setting of a store is a credential, so that only the machine itself could have one.
 pub(super) fn are_missing(scheme: &ObjectStoreScheme, settings: &[(String, String)]) -> bool {
-    !matches!(scheme, ObjectStoreScheme::Http)
-        && !settings.iter().any(|(name, _)| SECRETS.iter().any(|part| name.contains(part)))
+    !matches!(scheme, ObjectStoreScheme::Http) && !settings.iter().any(|(name, _)| is_secret(name))
 }
 
 /// No credentials are set, and the machine has none either.

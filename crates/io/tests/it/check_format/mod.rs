@@ -246,6 +246,7 @@ formats! {
     Arrow: arrow,
     Text: text,
     Jsonl: jsonl,
+    Json: json,
     Csv: csv,
     Tokens: tokens,
     Megatron: megatron,

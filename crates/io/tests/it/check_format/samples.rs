@@ -191,6 +191,25 @@ pub(super) fn jsonl() -> Vec<Sample> {
     })]
 }
 
+pub(super) fn json() -> Vec<Sample> {
+    let row =
+        |n: usize| format!("{{\"n\": {n},\n \"s\": \"a, ]{}\\\"\", \"l\": {:?}}}", "é".repeat(n % 5), vec![n; n % 3]);
+    let rows = move |first: usize, rows: usize| (first..first + rows).map(row).collect::<Vec<_>>().join(" ,\n");
+    let member =
+        move |first, count| format!("{{\"a\": [{{\"n\": \"]}}\"}}], \"rows\": [ {} ], \"z\": 1}}", rows(first, count));
+    let array = move |first, count| format!("[{}]\n", rows(first, count));
+    let draft = |paths, field: Option<&str>| Draft::Json { paths, field: field.map(str::to_owned), fields: None };
+    vec![
+        Sample::of_files("json documents", 23, move |folder| {
+            draft(written(folder, &[("a.json", array(0, 9)), ("b.json", array(9, 1)), ("c.json", array(10, 13))]), None)
+        }),
+        Sample::of_files("a member of json documents, compressed", 20, move |folder| {
+            let files = [("a.json.gz", gzip(member(0, 12).as_bytes())), ("b.json.gz", gzip(member(12, 8).as_bytes()))];
+            draft(written(folder, &files), Some("rows"))
+        }),
+    ]
+}
+
 pub(super) fn csv() -> Vec<Sample> {
     let draft = |paths: Vec<String>, header: CsvHeader, multiline: Option<bool>| {
         let (delimiter, quote, null) = (None, Some('"'), vec![String::new(), "NA".to_owned()]);

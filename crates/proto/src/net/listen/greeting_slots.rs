@@ -4,7 +4,7 @@
 //! a silent one: it evicts the oldest that has been silent for [`SILENT_MIN`]. The evicted connection has the same
 //! address if that address has [`PEER_MAX`] slots, otherwise the address with the most slots.
 //!
-//! Bounds: [`ALL_MAX`] in all; [`PEER_MAX`] of one address, not counting those that came in the last [`SILENT_MIN`].
+//! Bounds: [`ALL_MAX`] in all; [`PEER_MAX`] of one address, not counting the connections that came in the last [`SILENT_MIN`].
 
 #![expect(clippy::disallowed_methods, reason = "greetings have to arrive in time")]
 

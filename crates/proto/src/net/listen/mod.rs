@@ -1,4 +1,4 @@
-//! Accepts connections: finds out the protocol of each, and closes those that do not begin soon.
+//! Accepts connections: finds out the protocol of each, and closes the connections that do not begin soon.
 //!
 //! A port is in the clear or speaks TLS; a peer that connects in the other way gets an error that says so. A worker's
 //! port serves the transfer protocol besides HTTP/2; such a connection names it by ALPN, or by its first bytes (see

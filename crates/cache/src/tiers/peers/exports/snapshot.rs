@@ -16,7 +16,8 @@ use forebay_data::Memory;
 use crate::key::{PrefixKey, RowKey};
 use crate::rows::segment::Segment;
 use crate::rows::table::{Place, Shape, Table};
-use crate::tiers::block::format::{BlockHeader, StoredColumn, encode, open};
+use crate::tiers::block::format::{BlockHeader, encode, open};
+use crate::tiers::block::layout::StoredColumn;
 use crate::tiers::block::name::Name;
 use crate::tiers::memory::accounts::{IndexRoom, MemoryTier};
 

@@ -53,7 +53,9 @@ impl Leases {
                 ErrorKind::Closed,
                 format!("job {name:?} is finished: all {} epochs were read", job.record.epochs),
             )
-            .hint("use another job name, or load_state_dict to read a part again"));
+            .hint(
+                "for more epochs, use another job name, with epochs= for how many; load_state_dict reads a part again",
+            ));
         }
         if let Some(difference) = attachment.bits.difference(&job.bits) {
             let message = format!("job {name:?} began with other bits than this process computes: {difference}");

@@ -85,7 +85,7 @@ fn with_a_shuffle_and_after_a_worker_is_gone_the_first_goes_first() {
 }
 
 #[test]
-fn of_a_job_that_nobody_reads_any_more_no_affinities_are_kept() {
+fn a_job_without_consumers_keeps_no_affinities() {
     let mut epochs = Epochs::new(&[], 4);
     epochs.first();
     epochs.world.input(Input::ConsumerGone { session: epochs.session });
@@ -101,7 +101,7 @@ fn a_split_is_passed_over_by_few_others() {
     epochs.first();
     let got = epochs.want(1, LOOKAHEAD as u32 / 2 + 1, 1);
     let own: Vec<u64> = (0..LOOKAHEAD as u64).filter(|ordinal| ordinal % 2 == 1).collect();
-    assert_eq!(got, [&[0], &own[..]].concat(), "then the first is given to whoever has room");
+    assert_eq!(got, [&[0], &own[..]].concat(), "then the first goes to any worker with room");
 }
 
 /// Windows that are read by lanes: four groups of lanes, of 256 files.

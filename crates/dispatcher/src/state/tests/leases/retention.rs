@@ -65,7 +65,7 @@ fn the_last_jobs_that_are_over_stay_and_the_others_leave_the_ledger_too() {
 }
 
 #[test]
-fn what_nobody_reads_leaves_after_a_while_and_what_is_read_never() {
+fn jobs_without_consumers_leave_after_a_while_and_read_jobs_never() {
     let mut world = world(100, Duration::from_secs(30));
     finish(&mut world, "over");
     for name in ["unread", "read"] {

@@ -22,7 +22,7 @@ fn world() -> World {
 }
 
 #[test]
-fn a_split_goes_to_whoever_has_it_for_the_other_job_with_or_without_room() {
+fn a_split_goes_to_the_worker_that_has_it_for_the_other_job_with_or_without_room() {
     let mut world = world();
     world.attach(ENDLESS, 0, 4);
     want(&mut world, 0, 1);
@@ -45,7 +45,7 @@ fn a_split_goes_to_whoever_has_it_for_the_other_job_with_or_without_room() {
 }
 
 #[test]
-fn what_was_where_nobody_is_any_more_or_failed_goes_to_anybody() {
+fn a_split_of_a_worker_that_left_or_failed_goes_to_any_worker() {
     let mut world = world();
     world.attach(ENDLESS, 0, 2);
     want(&mut world, 0, 2);

@@ -68,7 +68,7 @@ fn what_waits_goes_to_a_worker_that_has_nothing_to_do_if_it_waits_long() {
         (holders(&world, key).0, world.state.leases.second_leases(key.0))
     };
     assert_eq!(moved(400), (vec![1, 1, 2], 1), "one goes; what waits behind a single split stays");
-    assert_eq!(moved(600), (vec![1, 1, 2], 1), "whoever has one to do takes no more");
+    assert_eq!(moved(600), (vec![1, 1, 2], 1), "a worker with a split to compute takes no more");
     assert_eq!(moved(100), (vec![1; 3], 0), "short splits stay");
 }
 
@@ -184,6 +184,10 @@ fn a_worker_that_comes_takes_what_is_needed_first_of_what_waits_for_long() {
         holders(world, key).0
     };
     assert_eq!(comes(&mut world, 1, Duration::from_millis(100)), [1, 1, 1, 1, 2, 2], "they may be short");
-    assert_eq!(comes(&mut world, 2, Duration::from_secs(6)), [1, 3, 1, 1, 2, 2, 3], "and then what nobody holds");
+    assert_eq!(
+        comes(&mut world, 2, Duration::from_secs(6)),
+        [1, 3, 1, 1, 2, 2, 3],
+        "and then the splits that no worker holds"
+    );
     assert_eq!(world.state.leases.second_leases(key.0), 1);
 }

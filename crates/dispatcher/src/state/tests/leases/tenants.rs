@@ -87,13 +87,13 @@ fn a_worker_of_one_tenant_computes_for_no_other() {
         worker_type: WorkerType::default(),
         bits: BitVersions::own(),
     }));
-    assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
+    assert!(world.workers[1].session.is_some(), "a caller that knows its id does not get its place");
     assert_eq!(world.state.leases.serves(WorkerId(2)).as_deref(), Some("a"));
 }
 
 /// A regression test: each tick looked at all of them, twenty times a second.
 #[test]
-fn consumers_that_nobody_reads_cost_nothing_at_a_tick() {
+fn consumers_without_a_process_cost_nothing_at_a_tick() {
     let mut world = World::with(false);
     let mut out = Vec::new();
     let wide = JobRecord { name: "wide".to_owned(), consumers: 1 << 16, ..record(1) };

@@ -1,18 +1,19 @@
 //! A service in this process, over loopback: a real dispatcher and real workers, each a task that can be killed.
 
 #![expect(clippy::disallowed_methods, reason = "tests poll services, and read the address of an etcd")]
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(unreachable_pub, reason = "each test file uses its part")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arrow_array::{Array, Int64Array};
 use forebay_client::{JobSpec, OpenedJob, Remote, Service, ServiceStream, StreamOptions};
 use forebay_core::{ConsumerIndex, Error, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
 use forebay_dispatcher::{Dispatcher, Options as DispatcherOptions, Scaling, Timing};
 use forebay_exec::{Delivery, Environment, Executable, Functions, LocalOptions, LocalStream, NoFunctions};
-use forebay_plan::{BlobId, EpochPlan, Graph, Node, Op, Source, Stages, ops};
+use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Graph, Node, Op, Source, Stages, ops};
 use forebay_worker::Worker;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -161,6 +162,32 @@ pub fn graph(source: Source, ops: Vec<Op>) -> Graph {
 
 pub fn batch(size: usize) -> Op {
     Op::Batch(ops::Batch { size, drop_remainder: false })
+}
+
+pub fn col(name: &str) -> Expr {
+    Expr::Col { name: name.to_owned() }
+}
+
+pub fn binary(op: Binary, left: Expr, value: i64) -> Expr {
+    Expr::Binary { op, left: Box::new(left), right: Box::new(Expr::Int { value }) }
+}
+
+/// Keeps two rows in three.
+pub fn some_rows() -> Op {
+    let rest = binary(Binary::Mod, col("id"), 3);
+    Op::FilterExpr(ops::FilterExpr { predicate: binary(Binary::Ne, rest, 1) })
+}
+
+pub fn doubled() -> Op {
+    Op::WithColumn(ops::WithColumn { column: "twice".to_owned(), value: binary(Binary::Mul, col("id"), 2) })
+}
+
+pub fn ids(deliveries: &[Delivery]) -> Vec<i64> {
+    let of = |d: &Delivery| {
+        let column = d.chunk.column("id").expect("a column").clone();
+        column.as_any().downcast_ref::<Int64Array>().expect("int64").values().to_vec()
+    };
+    deliveries.iter().flat_map(of).collect()
 }
 
 struct Blobs;
