@@ -180,8 +180,8 @@ def batched(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
         key = rng.choice(keys)
         if key == "id":
             ds, key = ds.with_column("key", ID % rng.randint(1, 9)), "key"
-        options = {"max_keys": rng.randint(1, 6), "drop_remainder": rng.random() < 0.3}
-        return ds.batch_by_key(key, rng.randint(1, 5), pad=rng.choice([0, 1]) if lists else None, **options)
+        limits: dict[str, Any] = {"max_keys": rng.randint(1, 6), "drop_remainder": rng.random() < 0.3}
+        return ds.batch_by_key(key, rng.randint(1, 5), pad=rng.choice([0, 1]) if lists else None, **limits)
     size, drop = rng.choice([1, 2, 3, 8, 32]), rng.random() < 0.3
     if not lists or rng.random() < 0.15:
         plain = [name for name in ds.schema if name not in lists]
