@@ -15,7 +15,8 @@ const PROBE_LOST_MAX: u64 = 64;
 
 impl Pipeline {
     /// Returns up to `rows` rows of the pipeline, in the order in which they are stored; and the executable that made
-    /// them, which knows their names. Behind a batch they are one batch, padded where the pipeline pads.
+    /// them, which knows their names. Behind a batch they are one batch, padded where the pipeline pads; behind
+    /// `batch_by_key`, the first batch of them.
     pub(crate) fn first_rows(
         &self,
         rows: usize,
@@ -37,7 +38,8 @@ impl Pipeline {
                 graph = graph.then((**node).clone())?;
             }
         }
-        let graph = if graph.batch().is_none() { graph.then(first(rows))? } else { graph };
+        let is_batched = graph.batch().is_some();
+        let graph = if is_batched { graph } else { graph.then(first(rows))? };
         let functions = Arc::new(PyFunctions::default());
         let environment = Environment {
             blobs: Arc::new(self.blobs.clone()),
@@ -59,6 +61,10 @@ impl Pipeline {
             let Some(delivery) = next.map_err(|e| first_lost.take().map_or(e, |lost| lost.loss.error))? else { break };
             found += delivery.chunk.num_rows();
             chunks.push(delivery.chunk);
+            // Rows of another key may have another shape.
+            if is_batched {
+                break;
+            }
         }
         match (chunks.is_empty(), first_lost) {
             (false, _) => Ok((Some(Chunk::concat(&chunks)?), executable)),
@@ -89,6 +95,9 @@ fn one_batch(op: &Op, rows: usize, schema: &Schema) -> Option<Op> {
         Op::BucketByLength(bucket) => {
             let padding = ops::Padding { values: bucket.padding.clone(), ..ops::Padding::default() };
             Some(Op::PaddedBatch(padded(padding)))
+        }
+        Op::BatchByKey(batch) => {
+            Some(Op::BatchByKey(ops::BatchByKey { size: rows, drop_remainder: false, ..batch.clone() }))
         }
         _ => None,
     }

@@ -13,6 +13,9 @@ import pipelines
 from op_families import FAMILIES, ID, Op
 from pipelines import extended
 
+#: The dtypes of a key.
+KEYS = ("int64", "int32", "bool", "string")
+
 #: Names in the JSON of a pipeline: its ops, its expressions, their functions, and what its source combines.
 TAGS = ("op", "expr", "fn", "combine")
 
@@ -168,7 +171,17 @@ def batched(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
     ds = ds.select([name for name, shape in shapes.items() if None not in shape[1:]])
     lists = [name for name in lists if name in ds.schema]
     if lists and rng.random() < 0.3:
-        return ds.bucket_by_length(rng.choice(lists), [3, 6], [5, 3, 2], drop_remainder=rng.random() < 0.3)
+        bounds: dict[str, Any] = {"batch_sizes": [5, 3, 2]} if rng.random() < 0.7 else {"max_tokens": 200}
+        if rng.random() < 0.3:
+            bounds["max_tokens"] = rng.randint(100, 200)
+        return ds.bucket_by_length(rng.choice(lists), [3, 6], drop_remainder=rng.random() < 0.3, **bounds)
+    keys = [name for name, column in ds.schema.items() if column.shape == () and column.dtype in KEYS]
+    if keys and rng.random() < 0.2:
+        key = rng.choice(keys)
+        if key == "id":
+            ds, key = ds.with_column("key", ID % rng.randint(1, 9)), "key"
+        limits: dict[str, Any] = {"max_keys": rng.randint(1, 6), "drop_remainder": rng.random() < 0.3}
+        return ds.batch_by_key(key, rng.randint(1, 5), pad=rng.choice([0, 1]) if lists else None, **limits)
     size, drop = rng.choice([1, 2, 3, 8, 32]), rng.random() < 0.3
     if not lists or rng.random() < 0.15:
         plain = [name for name in ds.schema if name not in lists]

@@ -236,6 +236,9 @@ fn describe_fused(fused: &FusedOp) -> String {
         FusedOp::Table(Step { node, .. }) if matches!(node.op, Op::PaddedBatch(_)) => {
             "lengths of rows: checked, cut and told".to_owned()
         }
+        FusedOp::Table(Step { node, .. }) if matches!(node.op, Op::BucketByLength(_) | Op::BatchByKey(_)) => {
+            format!("rows that no batch of {} can hold: refused", node.op.name())
+        }
         other => other.steps().iter().map(|s| describe(&s.node.op)).collect(),
     }
 }

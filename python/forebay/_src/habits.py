@@ -18,7 +18,7 @@ METHODS: Mapping[str, str] = {
     "bucket_by_sequence_length": "write bucket_by_length",
     "choose_from_datasets": _CHOOSE,
     "concat": "write concatenate(other)",
-    "group_by_window": "bucket_by_length groups by length",
+    "group_by_window": "write batch_by_key(column, size); bucket_by_length groups by length",
     "interleave": "write fb.interleave([a, b], cycle_length=2, block_length=1)",
     "deduplicate": "write unique('key'), which keeps the first sample of each key",
     "distinct": "write unique('key'), which keeps the first sample of each key",
@@ -59,10 +59,7 @@ METHODS: Mapping[str, str] = {
 }
 
 _ROWS = "use pyarrow, pandas or Polars on the files of save(folder)"
-_BY_TOKENS = (
-    "write bucket_by_length(column, boundaries, batch_sizes) with batch_sizes=[max_tokens // b for b in (*boundaries, "
-    "longest)]"
-)
+_BY_TOKENS = "write bucket_by_length('ids', [64, 128, 256], max_tokens=8192)"
 _COPY_PASTE = "zip the images with a permutation of them, and map: docs/recipes/detection.md#mosaic"
 _NOT_WRITTEN = "TFRecord files are read, and not written: write save(folder, format='parquet')"
 _LEFT_OUT = "leave it out: threads and prefetching are chosen here"

@@ -1,7 +1,9 @@
 //! The trial of a function on the first samples.
 
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::Buffer;
 use forebay_core::{Error, Result, Seed};
-use forebay_data::{Chunk, DType, Field, Ragged};
+use forebay_data::{Chunk, DType, Field, Kind, Ragged, tensor_shape_of_row, tensor_values};
 use forebay_exec::Randomness;
 use forebay_plan::Function;
 use pyo3::prelude::*;
@@ -58,16 +60,20 @@ impl Pipeline {
     }
 }
 
-/// Returns a padded batch whose padded columns are twice as long; `None` if no column is padded.
+/// Returns a batch whose columns that have one shape in each batch are twice as large in their unknown dimensions; `None`
+/// if there is no such column.
 fn longer(batch: &Chunk) -> Result<Option<Chunk>> {
     let schema = batch.schema().clone();
-    let is_padded = |field: &Field| field.uniform && Ragged::inner(&field.kind).is_some();
+    let is_padded = |field: &Field| field.uniform && field.kind.known_shape().is_none() && batch.num_rows() > 0;
     if !schema.fields().iter().any(is_padded) {
         return Ok(None);
     }
     let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
         if !is_padded(field) {
             return Ok(column.clone());
+        }
+        if Ragged::inner(&field.kind).is_none() {
+            return larger(field, column);
         }
         let rows = Ragged::of(&field.kind, column)?;
         let twice: Vec<Vec<u8>> = (0..rows.rows()).map(|row| rows.get(row).repeat(2)).collect();
@@ -78,4 +84,16 @@ fn longer(batch: &Chunk) -> Result<Option<Chunk>> {
     });
     let columns = columns.collect::<Result<_>>()?;
     batch.with_columns(schema.clone(), columns).map(Some)
+}
+
+/// Returns a column of tensors of one shape that are twice as large in each unknown dimension.
+fn larger(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
+    let Kind::Tensor { dtype, shape } = &field.kind else { return Ok(column.clone()) };
+    let given = tensor_shape_of_row(&field.kind, column, 0)?;
+    let twice: Vec<usize> = given.iter().zip(shape).map(|(is, known)| known.unwrap_or((is * 2).max(1))).collect();
+    let numbers = twice.iter().product::<usize>() * column.len();
+    let values = tensor_values(&field.kind, column)?;
+    let bytes: Vec<u8> = values.iter().copied().cycle().take(numbers * dtype.size()).collect();
+    let bytes = if bytes.is_empty() { vec![0; numbers * dtype.size()] } else { bytes };
+    Ragged::of_one_shape(*dtype, Buffer::from_vec(bytes), column.len(), &twice)
 }

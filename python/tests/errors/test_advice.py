@@ -45,7 +45,7 @@ def test_a_name_has_one_advice():
         (fb, "from_video_folder", "from_files('videos/*/*.mp4')"),
         (fb, "FixedLengthRecordDataset", "from_tokens(paths, dtype='uint8', length=record_bytes)"),
         (fb.Dataset, "from_delta", "from_parquet"),
-        (fb.range(1), "max_tokens", "max_tokens // b for b in (*boundaries, longest)"),
+        (fb.range(1), "max_tokens", "bucket_by_length('ids', [64, 128, 256], max_tokens=8192)"),
         (fb.range(1), "large_scale_jitter", "random_affine(column, 0, scale=(0.1, 2.0))"),
         (fb.range(1), "mosaic", "docs/recipes/detection.md#mosaic"),
         (fb.range(1), "copy_paste", "docs/recipes/detection.md#mosaic"),

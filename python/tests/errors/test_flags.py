@@ -23,6 +23,7 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
     "Dataset.aug_mix": ("image",),
     "Dataset.auto_augment": ("image",),
     "Dataset.batch": (2,),
+    "Dataset.batch_by_key": ("id", 2),
     "Dataset.bucket_by_length": ("ids", [3], [2, 2]),
     "Dataset.center_crop": ("image", 8),
     "Dataset.chat": ("messages", "none.json"),

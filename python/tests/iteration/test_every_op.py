@@ -104,7 +104,7 @@ def of_parts(ds: fb.Dataset, seed: int) -> Iterator[Way]:
     begin, end = sorted(rng.randint(0, len(whole)) for _ in range(2))
     with contextlib.suppress(REFUSED):
         yield "slice", whole[begin:end], outcome(ds[begin:end].iter(**one))
-    if ds.schema.batch_size and "bucket_by_length" not in every_op.used(ds)["op"]:
+    if ds.schema.batch_size and not every_op.used(ds)["op"] & {"bucket_by_length", "batch_by_key"}:
         with contextlib.suppress(REFUSED):
             together = ranks(ds, coordinated=True, **one)
             # What does not fill a batch of each is divided among the ranks.

@@ -143,6 +143,68 @@ def test_coordinated_ranks_on_a_service_get_what_they_get_here():
     assert seen == want
 
 
+def by_tokens(lengths: list[int], boundaries: list[int], most: int, rows: int, padded: int | None) -> list[list[int]]:
+    """The numbers of the rows of each batch, computed row by row."""
+    held: list[list[int]] = [[] for _ in range(len(boundaries) + 1)]
+    out = []
+
+    def cost(batch: list[int]) -> int:
+        return len(batch) * (padded or max(1, *(lengths[i] for i in batch)))
+
+    for i, length in enumerate(lengths):
+        bucket = sum(length >= boundary for boundary in boundaries)
+        if held[bucket] and cost([*held[bucket], i]) > most:
+            out.append(held[bucket])
+            held[bucket] = []
+        held[bucket].append(i)
+        batch = held[bucket]
+        if len(batch) == rows or cost(batch) // len(batch) * (len(batch) + 1) > most:
+            out.append(batch)
+            held[bucket] = []
+    return out + [batch for batch in held if batch]
+
+
+@pytest.mark.parametrize(
+    ("boundaries", "sizes", "options"),
+    [([4, 9, 20], None, {}), ([], None, {}), ([8], [9, 9], {}), ([4, 9], None, {"pad_to": 30})],
+)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_batch_has_as_many_rows_as_its_tokens_allow(boundaries, sizes, options, threads):
+    lengths = [len(ids) for ids in rows(30)]
+    ds = documents().bucket_by_length("ids", boundaries, sizes, max_tokens=64, **options)
+    want = by_tokens(lengths, boundaries, 64, sizes[0] if sizes else 10**9, options.get("pad_to"))
+    batches = list(ds.iter(threads=threads))
+    assert [batch["id"].tolist() for batch in batches] == want
+    assert all(batch["ids"].size <= 64 for batch in batches)
+    for at in range(0, len(want), 3):
+        it = ds.iter(threads=threads)
+        for _ in range(at):
+            next(it)
+        again = ds.iter()
+        again.load_state_dict(state_of(it))
+        assert [batch["id"].tolist() for batch in again] == want[at:]
+
+
+def test_a_sample_that_no_batch_holds_fails_alone():
+    ds = documents().bucket_by_length("ids", BOUNDARIES, max_tokens=20)
+    with pytest.raises(E.DataError, match=r"has length 2., and max_tokens is 20") as caught:
+        list(ds)
+    assert {"sample", "op", "line", "hint"} <= caught.value.context.keys()
+    short = {i for i, ids in enumerate(rows(30)) if len(ids) <= 20}
+    assert {i for batch in ds.iter(on_error="skip", error_budget=99) for i in batch["id"].tolist()} == short
+    bounded = bucketed(pad_to="boundary").iter(on_error="skip", error_budget=99)
+    assert {i for batch in bounded for i in batch["id"].tolist()} == {i for i in short if len(rows(30)[i]) < 20}
+
+
+def test_coordinated_ranks_share_tokens():
+    ds = documents().bucket_by_length("ids", BOUNDARIES, max_tokens=40)
+    seen: list[int] = []
+    for step in zip(*ranks(ds, 3), strict=True):
+        seen += together(list(step))[0]
+        assert step[0]["ids"].size <= 40
+    assert len(seen) == len(set(seen)) > 151 - 3 * (len(BOUNDARIES) + 1)
+
+
 def test_columns_of_frames_are_padded_with_numbers_of_their_own():
     lengths = random.Random(1).choices(range(1, 9), k=40)
 
@@ -168,6 +230,9 @@ def test_what_cannot_be_is_refused_where_it_is_written():
         (("ids", [4], [2, 2]), {"pad": 0.5}, "0.5 is none"),
         (("ids", [4], [2, 2]), {"pad": {"id": 1}}, "is not padded"),
         (("ids", [4], [2, 2]), {"pad_to": "widest"}, "unknown pad_to"),
+        (("ids", [4]), {}, "nothing bounds a batch"),
+        (("ids", [4]), {"max_tokens": 8, "pad_to": 9}, "padded to 9, and max_tokens=8"),
+        (("ids", []), {"max_tokens": 8, "pad_to": "boundary"}, "without boundaries"),
     ]
     for arguments, options, says in wrong:
         with pytest.raises(E.InvalidPipelineError, match=says):

@@ -178,6 +178,7 @@ LISTS = fb.range(20).map(some_ids, schema={"ids": ("int32", (None,))})
         (fb.range(9).filter(fb.col("id") > 1).take(3).batch(2), "take"),
         (fb.range(9).filter(fb.col("id") > 1).skip(3), "skip"),
         (LISTS.bucket_by_length("ids", [4], [4, 2]), "bucket_by_length"),
+        (fb.range(9).batch_by_key("id", 2), "batch_by_key"),
         (LISTS.pack("ids", 8), "pack"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -1,4 +1,4 @@
-//! Lists of any length padded to one length, for `batch` and `bucket_by_length`; lists of one length stacked, for `batch`.
+//! Lists of any length padded to one length, for ops that make batches; rows of one shape stacked.
 //!
 //! Invariant: the size of a padded column is computed, and compared with the memory budget, before it is allocated.
 
@@ -61,26 +61,55 @@ impl PadOp {
     }
 }
 
-/// Refuses lists of different lengths. It is a fault of the pipeline, not of a sample: another order of the samples would
-/// blame another one.
+/// Refuses lists of different lengths.
 fn check_lengths(batch: &Chunk) -> Result<()> {
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-        if Ragged::inner(&field.kind).is_none() || batch.num_rows() == 0 {
+        if Ragged::inner(&field.kind).is_none() {
             continue;
         }
         let rows = Ragged::of(&field.kind, column)?;
-        let first = rows.len_of(0);
-        let Some(other) = (1..rows.rows()).find(|&row| rows.len_of(row) != first) else { continue };
-        let (name, kind, length) = (&field.name, &field.kind, rows.len_of(other));
-        let message = format!(
-            "column {name:?} is {kind}, and one batch has lists of {first} and of {length}, which make no array"
-        );
-        return Err(Error::invalid(message)
-            .with("column", name)
-            .with("sample", batch.ids()[other].sample)
-            .hint("give pad=0 to pad them to the longest, use bucket_by_length, or drop the column"));
+        let hint = "give pad=0 to pad them to the longest, use bucket_by_length, or drop the column";
+        let mut one = OneShape::new(field, hint);
+        for row in 0..rows.rows() {
+            one.check(vec![rows.len_of(row)], batch.ids()[row].sample)?;
+        }
     }
     Ok(())
+}
+
+/// Checks that the rows of a column in one batch have one shape.
+pub(crate) struct OneShape<'a> {
+    field: &'a Field,
+    hint: &'a str,
+    first: Option<Vec<usize>>,
+}
+
+impl<'a> OneShape<'a> {
+    pub(crate) fn new(field: &'a Field, hint: &'a str) -> Self {
+        Self { field, hint, first: None }
+    }
+
+    /// Checks the next row; of lists, the first dimension.
+    ///
+    /// # Errors
+    /// Invalid for another shape than that of the first row. It is a fault of the pipeline, not of a sample: another order
+    /// of the samples would blame another one.
+    pub(crate) fn check(&mut self, shape: Vec<usize>, sample: SampleId) -> Result<()> {
+        let Some(first) = &self.first else {
+            self.first = Some(shape);
+            return Ok(());
+        };
+        if *first == shape {
+            return Ok(());
+        }
+        let (name, kind) = (&self.field.name, &self.field.kind);
+        let both = match Ragged::inner(kind) {
+            Some(_) => format!("lists of {} and of {}", first[0], shape[0]),
+            None => format!("rows of {first:?} and of {shape:?}"),
+        };
+        let message = format!("column {name:?} is {kind}, and one batch has {both}, which make no array");
+        Err(Error::invalid(message).with("column", name).with("sample", sample).hint(self.hint))
+    }
 }
 
 /// Returns a batch that is filled up with copies of its last row, if the op says so.

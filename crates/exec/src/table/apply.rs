@@ -10,6 +10,7 @@ use forebay_data::{Chunk, Field, Schema};
 use forebay_plan::{Expr, Op};
 
 use super::{evaluate, filter};
+use crate::tail::buckets::check_keys;
 
 /// Runs a table op; `output_schema` is the result of [`Op::apply`] for the schema of `input`.
 ///
@@ -30,6 +31,8 @@ pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chun
         }
         Op::CheckFinite(op) => return super::finite::check(&op.columns, input).map(|()| input.clone()),
         Op::Explode(op) => return super::explode::explode(&op.columns, input, output_schema),
+        Op::BucketByLength(op) => return super::fit::check_lengths(op, input).map(|()| input.clone()),
+        Op::BatchByKey(op) => return check_keys(op, input).map(|()| input.clone()),
         Op::PaddedBatch(op) => super::fit::fit(op, input, output_schema)?,
         Op::Rename(_) => input.columns().to_vec(),
         Op::Select(_) | Op::Drop(_) => each(output_schema, |name| input.column(name).cloned())?,

@@ -3,7 +3,7 @@
 //! - `merge/`: ordered chunks to exact batches
 //! - `stream_ops`: ops on rows before they are grouped into batches
 //! - `pack/`: token lists of any length to rows of one length
-//! - `bucket`: batches of rows of about the same length
+//! - `buckets`: batches of rows of about the same length, or of one key
 //! - `chosen_batches`: `take` and `skip` of these batches
 //! - `delivery`: the batches and samples of a stream, and the positions at which each begins and ends
 //! - `position`: the places in a stream that a saved state can name
@@ -12,7 +12,7 @@
 //! - `replay`: the rows that a resumed stream computes again
 //! - `saved_state`: the content of a saved state, and the position where a consumer resumes from it
 
-pub(crate) mod bucket;
+pub(crate) mod buckets;
 pub(crate) mod chosen_batches;
 pub(crate) mod delivered_ahead;
 pub(crate) mod delivery;

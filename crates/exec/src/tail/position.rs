@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::skip::skip_log::SkipTally;
+use crate::tail::buckets::Key;
 use crate::tail::delivered_ahead::DeliveredAhead;
 
 /// The positions of the datasets of a streamed mix.
@@ -57,6 +58,9 @@ pub struct Position {
     /// For each bucket, the number of its rows from there on that were delivered; empty means none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bucketed: Vec<u64>,
+    /// The same for rows in batches by key, for each key that has such rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keyed: Vec<(Key, u64)>,
     /// The number of batches of the epoch before it, where `take` or `skip` counts batches of buckets.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub batches: u64,

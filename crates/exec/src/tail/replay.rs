@@ -22,7 +22,8 @@ pub(crate) struct Replay {
 impl Replay {
     /// Begins at a position, without known skips.
     pub(crate) fn new(from: &Position) -> Self {
-        let is_inside = from.rows > 0 || from.unpacked.is_some() || !from.bucketed.is_empty() || from.given > 0;
+        let is_bucketed = !from.bucketed.is_empty() || !from.keyed.is_empty();
+        let is_inside = from.rows > 0 || from.unpacked.is_some() || is_bucketed || from.given > 0;
         Self { is_under_way: is_inside, known_skips: KnownSkips::default() }
     }
 

@@ -60,8 +60,9 @@ fn plans_of_parts(stages: &Stages, extent: &Extent, seed: Seed, sharding: Shardi
 /// Checks that coordinated consumers, which take turns at the batches of one stream, see the same rows.
 fn check_coordinated(stages: &Stages) -> Result<()> {
     if !stages.is_bucketed() && stages.batching().is_none() {
-        return Err(Error::invalid("coordinated=True needs batches, and this pipeline has none")
-            .hint("use batch or bucket_by_length: consumers that are coordinated take turns at batches"));
+        return Err(Error::invalid("coordinated=True needs batches, and this pipeline has none").hint(
+            "use batch, bucket_by_length or batch_by_key: consumers that are coordinated take turns at batches",
+        ));
     }
     if stages.graph.on_error().is_tolerant() {
         return Err(Error::invalid("coordinated=True cannot be used when samples that fail are skipped").hint(

@@ -146,9 +146,10 @@ impl Graph {
             }
             return Ok((schema, Some((size, drop_remainder))));
         }
-        if let Op::BucketByLength(bucket) = &node.op {
-            let most = bucket.batch_sizes.iter().copied().max().unwrap_or(0);
-            return Ok((schema, Some((most, bucket.drop_remainder))));
+        match &node.op {
+            Op::BucketByLength(op) => return Ok((schema, Some((op.rows_max(), op.drop_remainder)))),
+            Op::BatchByKey(op) => return Ok((schema, Some((op.size, op.drop_remainder)))),
+            _ => {}
         }
         if matches!(node.op.class(), Class::Order) {
             self.check_order(&node.op)?;
@@ -354,7 +355,7 @@ fn instead_of_after_batch(op: &Op) -> &'static str {
     match op {
         Op::Repeat(_) => "put it before batch, or give iter() a number of epochs, across which no batch runs",
         Op::Shard(_) => "give iter() consumers=(index, count): each consumer gets every count-th batch",
-        Op::Batch(_) | Op::PaddedBatch(_) | Op::BucketByLength(_) => {
+        Op::Batch(_) | Op::PaddedBatch(_) | Op::BucketByLength(_) | Op::BatchByKey(_) => {
             "give the batch op before it the size that you want"
         }
         _ => "put it before batch, where it works on rows",

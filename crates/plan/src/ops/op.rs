@@ -180,6 +180,8 @@ ops! {
     Pack(text::Pack),
     /// Batches rows of about the same length together.
     BucketByLength(batches::Bucket),
+    /// Batches rows of one key together.
+    BatchByKey(batches::BatchByKey),
     /// Permutes rows, differently in each epoch.
     Shuffle(order::Shuffle),
     /// Repeats the epoch's samples.

@@ -1,7 +1,7 @@
 //! Where each op runs: in the epoch plan, inside a split, or once after the merge (in the tail).
 //!
 //! The rule: order ops move to the epoch plan as long as the number of rows is known. The first op that needs the
-//! merged stream (`take` after a filter, `pack`, `bucket_by_length`, `batch` over an unknown count) begins the tail.
+//! merged stream (`take` after a filter, `pack`, `bucket_by_length`, `batch_by_key`, `batch` over an unknown count) begins the tail.
 //! Row ops of one image column are fused into one op, which decodes only the needed part and writes its result once.
 //!
 //! If failing samples are skipped, no count is known once rows have been read, so batches are made after the merge, as
@@ -137,9 +137,9 @@ impl Stages {
                     exact = false;
                     stages.tail.push(TailStep::Pack(step));
                 }
-                Op::BucketByLength(_) => {
+                Op::BucketByLength(_) | Op::BatchByKey(_) => {
                     (exact, batched) = (false, true);
-                    stages.tail.push(TailStep::Bucket(step));
+                    row_ops += stages.bucket(input, step, closed);
                 }
                 op if !matches!(op.class(), Class::RowWise | Class::Filter | Class::Expand) => {
                     return Err(node.blame(Error::internal(format!("{} has no stage", op.name()))));
@@ -247,6 +247,22 @@ impl Stages {
         let is_shuffle = |step: &Step| matches!(step.node.op, Op::Shuffle(_) | Op::FlatMap(_));
         let at = self.order.iter().position(is_shuffle).unwrap_or(self.order.len());
         self.order.insert(at, step);
+    }
+
+    /// Adds an op that puts rows into buckets, behind its step on single rows: a row that no batch can hold fails alone.
+    /// Returns the number of steps inside splits.
+    fn bucket(&mut self, input: Schema, step: Step, closed: usize) -> usize {
+        let before = self.split.len();
+        let fits_rows = match &step.node.op {
+            Op::BucketByLength(op) => op.fits_rows(),
+            Op::BatchByKey(op) => op.fits_rows(&input),
+            _ => false,
+        };
+        if fits_rows {
+            push_row_op(self, closed, Step { schema: Arc::new(input), ..step.clone() });
+        }
+        self.tail.push(TailStep::Bucket(step));
+        self.split.len() - before
     }
 
     /// Adds a batch that pads or stacks lists of `input`: its step on single rows, the batch, and its step on each batch.

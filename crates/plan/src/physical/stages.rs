@@ -67,7 +67,7 @@ impl Stages {
         Box::new(std::iter::once(&self.split[..]).chain(self.parts.iter().flat_map(|part| part.all_ops())))
     }
 
-    /// Returns whether rows come in batches of about the same length.
+    /// Returns whether rows come in batches of about the same length, or of one key.
     pub fn is_bucketed(&self) -> bool {
         self.tail.iter().any(|step| matches!(step, TailStep::Bucket(_)))
     }
@@ -107,7 +107,7 @@ impl Stages {
                 Some(TailStep::Skip(_)) => |op| matches!(op, Op::Skip(_)),
                 Some(TailStep::Shard { .. }) => |op| matches!(op, Op::Shard(_)),
                 Some(TailStep::Pack(_)) => |op| matches!(op, Op::Pack(_)),
-                Some(TailStep::Bucket(_)) => |op| matches!(op, Op::BucketByLength(_)),
+                Some(TailStep::Bucket(_)) => |op| matches!(op, Op::BucketByLength(_) | Op::BatchByKey(_)),
             };
         let is_in_plan = |place: usize| self.order.iter().any(|step| step.place == place);
         let mut nodes = self.graph.nodes().iter().enumerate();

@@ -113,7 +113,7 @@ pub enum TailStep {
     },
     /// Packs token lists into rows of one length; later ops process these rows.
     Pack(Step),
-    /// Makes batches of rows of about the same length; later ops process whole batches.
+    /// Makes batches of rows of about the same length, or of one key; later ops process whole batches.
     Bucket(Step),
     /// Makes batches; later ops process whole batches.
     Batch(Batching),

@@ -211,9 +211,7 @@ impl Combined {
             let op = node.op.name();
             let is_known = match node.op.class() {
                 Class::Order | Class::RowWise => true,
-                Class::Filter | Class::Expand | Class::Global => {
-                    may_stream && !matches!(node.op, Op::BucketByLength(_))
-                }
+                Class::Filter | Class::Expand | Class::Global => may_stream,
                 Class::Group | Class::Hint => false,
             };
             if matches!(node.op, Op::Repeat(ops::Repeat { count: None })) {

@@ -77,15 +77,16 @@ class IterationOps(FactOps):
                 `RanksWarning`. With `False`, for evaluation, nothing is left out.
             coordinated: Whether the consumers take turns at the batches of one stream, so that all get as many, also
                 after a filter or a pack; with `bucket_by_length`, batches of the same bucket, padded to the same
-                length, at each step. Each consumer then reads all samples and keeps its part of them, so each pays the
-                full cost of the samples; a state that one consumer saved fits all, in any number.
+                length, at each step; with `batch_by_key`, batches of the same key. Each consumer then reads all
+                samples and keeps its part of them, so each pays the full cost of the samples; a state that one
+                consumer saved fits all, in any number.
             ordered: Whether batches come in the order of the dataset. With `False`, the sample that is computed first
                 comes first, so that a slow sample delays only its own batch. Timing decides the order; each sample is
                 the same as in order, and comes once, also after a resume. If the number of rows is known beforehand,
                 each batch is one of the ordered stream; else (after a filter, say) a batch holds rows that came
-                together. `pack`, `bucket_by_length`, `coordinated=True`, and `take`, `skip` or `shard` after a filter
-                need the order: with these, `False` is an error; also on a service where several consumers end epochs
-                together.
+                together. `pack`, `bucket_by_length`, `batch_by_key`, `coordinated=True`, and `take`, `skip` or `shard`
+                after a filter need the order: with these, `False` is an error; also on a service where several
+                consumers end epochs together.
             executor: Where Python functions run: `"thread"`, in this interpreter, or `"process"`, in separate
                 processes, so that a crash does not end this one and calls have a time limit. Default: `"thread"`; with
                 `decode_video` in the pipeline, `"process"`.

@@ -230,8 +230,9 @@ class OrderOps(Base):
         self,
         column: str,
         boundaries: Sequence[int],
-        batch_sizes: Sequence[int],
+        batch_sizes: Sequence[int] | None = None,
         *,
+        max_tokens: int | None = None,
         pad_to: Literal["longest", "boundary"] | int = "longest",
         pad: float | Mapping[str, float] = 0,
         drop_remainder: bool = False,
@@ -241,7 +242,8 @@ class OrderOps(Base):
         """Puts samples of about the same length together, padded to one, as tf.data's `bucket_by_sequence_length` does.
 
         A sample belongs to the first bucket whose boundary is above its length; a last bucket holds longer samples. A
-        batch comes when its bucket is full. The incomplete batches come at the end of an epoch, the shortest first.
+        batch comes when its bucket is full: it has as many samples as `batch_sizes` says, or one more sample would take
+        more than `max_tokens`. The incomplete batches come at the end of an epoch, the shortest first.
         Every column whose rows differ in their first dimension is padded at its end.
 
         Each consumer has buckets of its own, unless the consumers are `coordinated` (see `iter`).
@@ -249,11 +251,14 @@ class OrderOps(Base):
         Args:
             column: The column whose length counts: the first dimension of its rows.
             boundaries: For each bucket but the last, the first length that it does not hold, in rising order.
-            batch_sizes: Samples in a batch, for each bucket: one more than boundaries.
+            batch_sizes: The most samples of a batch, for each bucket: one more than boundaries.
+            max_tokens: The most tokens of a batch with its padding: its samples times the padded length of `column`. A
+                sample that is longer by itself is an error, which `on_error="skip"` leaves out. An empty sample counts
+                as one token. Give `batch_sizes`, `max_tokens` or both; with `max_tokens`, `boundaries` may be empty.
             pad_to: `"longest"`, as long as the longest sample of the batch, each column by itself; `"boundary"`, as
                 long as the longest sample that the bucket may hold; or a length. A longer sample is an error.
             pad: The fill value: a number, or numbers by column (0 for others), as for `batch`.
-            drop_remainder: Whether batches that are not full are left out.
+            drop_remainder: Whether the incomplete batches at the end of an epoch are left out.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
 
@@ -262,6 +267,8 @@ class OrderOps(Base):
         >>> ds = fb.range(1, 6).map(lists, schema={"ids": ("int32", (None,))})
         >>> [batch["ids"].tolist() for batch in ds.bucket_by_length("ids", [3], [2, 2])]
         [[[1, 0], [1, 2]], [[1, 2, 3, 0], [1, 2, 3, 4]], [[1, 2, 3, 4, 5]]]
+        >>> [batch["ids"].shape for batch in ds.bucket_by_length("ids", [3], max_tokens=6)]
+        [(1, 3), (1, 4), (1, 5), (2, 2)]
         """
         what = "bucket_by_length"
         if isinstance(pad_to, str) and pad_to not in ("longest", "boundary"):
@@ -272,11 +279,74 @@ class OrderOps(Base):
             "op": what,
             "column": column,
             "boundaries": [arguments.whole(b, what, "boundaries", 1) for b in boundaries],
-            "batch_sizes": [arguments.whole(size, what, "batch_sizes", 1) for size in batch_sizes],
+            "batch_sizes": [arguments.whole(size, what, "batch_sizes", 1) for size in batch_sizes or ()],
             "pad_to": pad_to if isinstance(pad_to, str) else {"length": arguments.whole(pad_to, what, "pad_to", 1)},
             "padding": self._pad_values(pad, what),
             "drop_remainder": arguments.flag(drop_remainder, what, "drop_remainder"),
         }
+        if max_tokens is not None:
+            op["max_tokens"] = arguments.whole(max_tokens, what, "max_tokens", 1)
+        return self._then(op, keep_position, name)
+
+    @explained(
+        "batch_by_key('label', 32) gives batches of one label; batch_by_key('label', 32, pad=0) pads lists",
+        batch_size="write batch_by_key('label', 32)",
+        drop_last="write drop_remainder=True",
+        key_func="name the column: batch_by_key('label', 32); with_column computes one",
+        reduce_func="leave it out: rows of one key are batched; a function of batches stands behind it, map(fn)",
+        window_size="write batch_by_key('label', 32)",
+        window_size_func="all keys have batches of one size: batch_by_key('label', 32)",
+    )
+    def batch_by_key(
+        self,
+        key: str | Sequence[str],
+        size: int,
+        *,
+        pad: float | Mapping[str, float] | None = None,
+        max_keys: int = 1024,
+        drop_remainder: bool = False,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Puts `size` samples of one key together, as tf.data's `group_by_window` with `batch` does.
+
+        A batch comes when `size` samples of its key have come. The incomplete batches come at the end of an epoch, in
+        ascending order of their keys. Samples wait in memory until their batch comes.
+
+        The samples of a batch have one shape in each column, which becomes one array: images of different sizes can be
+        batched by a key that determines the size.
+
+        Each consumer has batches of its own keys, unless the consumers are `coordinated` (see `iter`): then all have a
+        batch of the same key at each step.
+
+        Args:
+            key: The column of the key, or several: whole numbers, truth values or texts. A missing value is one key.
+            size: Samples in a batch.
+            pad: If given, lists of numbers are padded at the end, to the longest of the batch: the fill value, or fill
+                values by column (0 for others). By default, lists of different lengths in one batch are an error.
+            max_keys: The most keys of which samples wait, from 1 to 65,536. The samples from the one that has waited
+                longest on have at most so many keys. When a sample of one more key comes, the batch of the sample that
+                has waited longest comes first, incomplete.
+            drop_remainder: Whether incomplete batches are left out.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
+
+        >>> import forebay as fb
+        >>> ds = fb.range(7).with_column("odd", fb.col("id") % 2).batch_by_key("odd", 2)
+        >>> [batch["id"].tolist() for batch in ds]
+        [[0, 2], [1, 3], [4, 6], [5]]
+        """
+        what = "batch_by_key"
+        columns = arguments.columns(key, what, "key") or []
+        op: dict[str, Any] = {
+            "op": what,
+            "key": columns,
+            "size": arguments.whole(size, what, "size", 1),
+            "drop_remainder": arguments.flag(drop_remainder, what, "drop_remainder"),
+            "max_keys": arguments.whole(max_keys, what, "max_keys", 1),
+        }
+        if pad is not None:
+            op["padding"] = self._pad_values(pad, what)
         return self._then(op, keep_position, name)
 
     def _lists(self) -> list[str]:

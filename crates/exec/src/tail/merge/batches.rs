@@ -95,9 +95,7 @@ impl Merge {
             _ => Position { counters: self.counters_out(), tally: self.skips.tally, ..self.next.clone() },
         };
         if let Some(bucketer) = &self.bucketer {
-            let (held, bucketed) = bucketer.start();
-            let batches = self.chosen.counted();
-            return Position { bucketed, batches, ..held.unwrap_or_else(next) };
+            return Position { batches: self.chosen.counted(), ..bucketer.start(next) };
         }
         self.pending.start().cloned().or_else(|| self.held_from()).unwrap_or_else(next)
     }

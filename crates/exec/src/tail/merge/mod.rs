@@ -12,7 +12,7 @@
 //! Invariant: a [`Position`] names the first row not yet delivered by split, chunk and row, together with the tail's
 //! counters before that chunk; replaying from there yields exactly the rest. Where rows are packed, it instead names
 //! the first held token, and the number of packed rows from there on that were delivered. Where rows are put into
-//! buckets, it names the first held row, the number of rows of each bucket from there on that were delivered, and the
+//! buckets, it names the first held row, the number of rows of each bucket from there on that have left it, and the
 //! number of batches before it where `take` or `skip` counts them.
 
 mod batches;
@@ -33,7 +33,7 @@ use crate::profile::op_meter::OpSlot;
 use crate::profile::span_log::SpanLog;
 use crate::skip::known_skips::KnownSkips;
 use crate::skip::skip_log::{Budget, SkipLog, SkippedSample};
-use crate::tail::bucket::Bucketer;
+use crate::tail::buckets::Bucketer;
 use crate::tail::chosen_batches::ChosenBatches;
 use crate::tail::delivery::Delivery;
 use crate::tail::empty_cycle::EmptyCycle;
@@ -124,7 +124,7 @@ impl Merge {
                 }
                 TailStep::Bucket(step) => {
                     grouping = Some(executable.meter().slot(&[step.place]));
-                    let made = Bucketer::new(step, executable.plan().sharding(), consumer, &from.bucketed)?;
+                    let made = Bucketer::new(step, executable.plan().sharding(), consumer, from)?;
                     bucketer = Some(made.within(executable.memory()));
                     schema = step.schema.clone();
                 }

@@ -19,6 +19,21 @@ pub(super) fn stacked(input: &Schema) -> Result<Schema> {
     Schema::new(input.fields().iter().map(|f| Field { uniform: f.uniform || is_list(f), ..f.clone() }).collect())
 }
 
+/// Checks that an op pads only columns that have lists.
+///
+/// # Errors
+/// NotFound, or Invalid with the column.
+pub(super) fn check_padded(op: &str, padding: &[(String, f64)], input: &Schema) -> Result<()> {
+    for (column, _) in padding {
+        let field = input.field(column)?;
+        if !is_list(field) {
+            let message = format!("{op}: column {column:?} is {}, and is not padded", field.kind);
+            return Err(Error::invalid(message).hint("leave it out of pad="));
+        }
+    }
+    Ok(())
+}
+
 /// Returns the number with which an op pads a column, as bytes: the value that the op has for the column, else 0.
 ///
 /// # Errors

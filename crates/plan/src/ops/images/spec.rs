@@ -133,6 +133,11 @@ pub(crate) trait ImageSpec {
         false
     }
 
+    /// Returns whether images of one size may get different sizes, by what it draws.
+    fn draws_size(&self) -> bool {
+        false
+    }
+
     /// As [`ImageSpec::annotations`].
     fn annotations_mut(&mut self) -> Option<&mut Annotations> {
         None
@@ -158,7 +163,8 @@ impl<T: ImageSpec> OpSpec for T {
     fn apply(&self, input: &Schema) -> Result<Schema> {
         let field = input.field(self.column())?;
         let kind = kind_after(self, field)?;
-        let after = input.with(Field { kind: kind.clone(), ..field.clone() });
+        let uniform = field.uniform && !self.draws_size();
+        let after = input.with(Field { kind: kind.clone(), uniform, ..field.clone() });
         match self.annotations() {
             Some(annotations) => annotations.follow(self.name(), &kind, &after),
             None => Ok(after),

@@ -90,15 +90,19 @@ pub(super) fn text() -> Vec<Sample> {
             cu_seqlens: true,
         })
     };
-    let bucket = |column, boundaries: &[usize]| {
+    let bucket = |column, boundaries: &[usize], max_tokens| {
         Op::BucketByLength(ops::Bucket {
             column: name(column),
             boundaries: boundaries.to_vec(),
-            batch_sizes: vec![2; boundaries.len() + 1],
+            batch_sizes: if max_tokens == Some(4) { vec![] } else { vec![2; boundaries.len() + 1] },
+            max_tokens,
             pad_to: PadTo::Longest,
             padding: vec![],
             drop_remainder: false,
         })
+    };
+    let by_key = |key, size, max_keys, padding| {
+        Op::BatchByKey(ops::BatchByKey { key: vec![name(key)], size, padding, drop_remainder: false, max_keys })
     };
     let padded = |padding, valid| Op::PaddedBatch(ops::PaddedBatch { size: 4, drop_remainder: false, padding, valid });
     let padding = |column: &str, to: Option<usize>, multiple_of: Option<usize>| {
@@ -123,6 +127,16 @@ pub(super) fn text() -> Vec<Sample> {
             ids(),
             vec![padded(None, Some(name("ids")))],
         ),
-        sample(bucket("ids", &[2, 4]), ids(), vec![bucket("b", &[2]), bucket("ids", &[4, 2]), bucket("ids", &[])]),
+        sample(
+            bucket("ids", &[2, 4], None),
+            ids(),
+            vec![bucket("b", &[2], None), bucket("ids", &[4, 2], None), bucket("ids", &[], None)],
+        ),
+        sample(bucket("ids", &[], Some(4)), ids(), vec![bucket("ids", &[2], Some(0))]),
+        sample(
+            by_key("a", 2, 2, Some(vec![(name("ids"), -1.0)])),
+            ids(),
+            vec![by_key("ids", 2, 2, None), by_key("a", 0, 2, None), by_key("a", 2, 0, None), by_key("c", 2, 2, None)],
+        ),
     ]
 }

@@ -54,6 +54,10 @@ impl ImageSpec for RandomIouCrop {
         resized(op, field, None, None)
     }
 
+    fn draws_size(&self) -> bool {
+        true
+    }
+
     fn arguments(&self) -> String {
         let Self { column, scale, ratio, overlaps, with, .. } = self;
         let with = with.as_ref().map_or(String::new(), Annotations::text);

@@ -39,6 +39,10 @@ impl ImageSpec for RandomZoomOut {
         Ok(kind)
     }
 
+    fn draws_size(&self) -> bool {
+        true
+    }
+
     fn arguments(&self) -> String {
         let Self { column, side_range, fill, probability } = self;
         format!("{column}, side_range={side_range:?}, fill={fill:?}, p={probability}")
