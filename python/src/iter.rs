@@ -5,9 +5,11 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::{Duration, Instant};
 
+use arrow_buffer::Buffer;
 use forebay_client::ServiceStream;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Fault, Result, tracer};
-use forebay_data::Chunk;
+use forebay_data::{Chunk, DType};
+use forebay_exec::table::sorted_rows;
 use forebay_exec::{
     Delivery, LocalIteration, Merge, MixedStream, Position, SavedSkip, SavedState, SkippedSample, Span,
 };
@@ -17,7 +19,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::convert::arrays::Columns;
-use crate::errors::{interruptible, raise};
+use crate::convert::memory::Memory;
+use crate::convert::numpy::NumPy;
+use crate::errors::{detached, interruptible, raise};
 use crate::functions::runner::Runner;
 use crate::functions::{closed, lock};
 use crate::saving::SavedWriter;
@@ -217,6 +221,24 @@ impl NativeIterator {
             Some((_, chunk)) => Ok((true, writer.push(py, &chunk)?)),
             None => Ok((false, None)),
         }
+    }
+
+    /// Reads all batches, and returns the places of their rows in the order of a column, as unsigned 64-bit numbers.
+    fn sorted_rows<'py>(&self, py: Python<'py>, column: &str, descending: bool) -> PyResult<Bound<'py, PyAny>> {
+        let mut chunks = Vec::new();
+        while let Some((_, chunk)) = self.deliver(py)? {
+            chunks.push(chunk);
+        }
+        let rows = detached(py, || {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            match chunks.as_slice() {
+                [] => Ok(Vec::new()),
+                chunks => sorted_rows(&Chunk::concat(chunks)?, column, descending, threads),
+            }
+        })?;
+        let count = rows.len();
+        let memory = Bound::new(py, Memory::of(Buffer::from_vec(rows)))?;
+        NumPy::get(py)?.view(py, memory.as_any(), DType::Uint64, &[count])
     }
 
     /// Returns the samples that were skipped since the last call, in the order of the stream.

@@ -6,6 +6,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt32A
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::{DataType, SchemaRef};
+use arrow_select::filter::FilterBuilder;
 use forebay_core::{Epoch, Error, Result, SampleId};
 
 use crate::{Field, Kind, Loss, Memory, Schema};
@@ -183,13 +184,14 @@ impl Chunk {
     /// # Errors
     /// Internal when Arrow refuses.
     pub fn filter(&self, keep: &BooleanArray) -> Result<Self> {
-        let filtered = self.columns.iter().map(|c| arrow_select::filter::filter(c, keep)).collect::<Result<_, _>>();
-        let ids: Arc<[RowId]> =
-            self.ids().iter().zip(keep.iter()).filter(|(_, k)| *k == Some(true)).map(|(i, _)| *i).collect();
-        let kept = |parts: &[u64]| -> Arc<[u64]> {
-            parts.iter().zip(keep.iter()).filter(|(_, k)| *k == Some(true)).map(|(part, _)| *part).collect()
+        let filter = FilterBuilder::new(keep).optimize().build();
+        let filtered = self.columns.iter().map(|column| filter.filter(column)).collect::<Result<_, _>>();
+        let kept = match keep.nulls() {
+            Some(known) => keep.values() & known.inner(),
+            None => keep.values().clone(),
         };
-        let parts = self.parts().map(kept);
+        let ids: Arc<[RowId]> = kept.set_indices().map(|row| self.ids()[row]).collect();
+        let parts = self.parts().map(|parts| kept.set_indices().map(|row| parts[row]).collect());
         Ok(Self { parts, ..Self::new(self.schema.clone(), filtered.map_err(arrow)?, ids)? })
     }
 

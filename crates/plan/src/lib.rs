@@ -66,7 +66,7 @@ pub use explain::{describe, explain};
 pub use graph::{Graph, Node, Site, WrittenOp};
 pub use on_error::OnError;
 pub use ops::expr::{
-    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Found, ItemDefault, Table, TimePart, TimeUnit, Unary,
+    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Found, ItemDefault, Keys, Table, TimePart, TimeUnit, Unary,
     ValueBound, ValueRange, Values, meet, promote, stack_dtype, text_pattern,
 };
 pub use ops::{

@@ -141,6 +141,12 @@ def test_look_ups_are_those_of_a_dictionary():
         numbers = fb.range(4).with_column("x", fb.col("id").cast(dtype))
         want = [{0: "zero", 1.0: "one"}.get(min(n, 1) if dtype == "bool" else n) for n in range(4)]
         assert [plain(row["x"]) for row in numbers.with_column("x", X.lookup({0: "zero", 1.0: "one"}))] == want
+    rng = random.Random(8)
+    for keys in (range(-40, 40, 3), [rng.randrange(-(2**63), 2**63) for _ in range(200)], [0.0, 0.25, -7.5, 1e300]):
+        values = {key: n for n, key in enumerate(keys)}
+        asked = [*values, *(key + 1 for key in list(values)[:50] if key < 2**62), -0.0 if 0.0 in values else 2]
+        rows = fb.from_dict({"x": asked}).with_column("in", X.isin(list(values))).with_column("x", X.lookup(values))
+        assert [(plain(row["x"]), bool(row["in"])) for row in rows] == [(values.get(x), x in values) for x in asked]
     nans = fb.from_dict({"x": [0.5, math.nan, 2.0]}).with_column("x", X.lookup({0.5: 1.5}, default=math.nan))
     assert [str(float(row["x"])) for row in nans] == ["1.5", "nan", "nan"]
     assert repr(X.lookup({"a": 1})) == "col('x').lookup({1 keys})"

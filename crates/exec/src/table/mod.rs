@@ -2,6 +2,7 @@
 //!
 //! - `expr/`: expressions, with `filter`; `numbers/` and `texts/`: their kernels
 //! - `apply`: the other table ops, with the work of `encode`, `explode`, `finite` and `fit`
+//! - `sort`: the order of rows by a column
 
 mod apply;
 mod encode;
@@ -9,6 +10,8 @@ mod explode;
 mod expr;
 mod finite;
 mod fit;
+mod sort;
 
 pub use apply::apply;
 pub use expr::{evaluate, filter};
+pub use sort::sorted_rows;

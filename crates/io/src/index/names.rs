@@ -29,6 +29,23 @@ impl SourceIndex {
         }
     }
 
+    /// Returns a function as [`SourceIndex::locate`], which keeps the last block: neighbours are mostly in one.
+    pub(crate) fn locator(&self) -> impl FnMut(u64) -> SampleId {
+        let (mut block, mut rows) = (0, 0..0);
+        move |row| {
+            if rows.contains(&row) {
+                return SampleId::new(block, row - rows.start);
+            }
+            let id = self.locate(row);
+            if matches!(self.0.layout, Layout::PerFile { counted: true } | Layout::Groups) {
+                block = id.block();
+                let ends = self.0.starts.get(block as usize).zip(self.0.starts.get(block as usize + 1));
+                rows = ends.map_or(0..0, |(start, end)| *start..*end);
+            }
+            id
+        }
+    }
+
     /// Returns the file of a counted row, by its place in [`SourceIndex::files`], and the row's number in the file.
     /// `None` where rows are in no file, are not counted, or the row does not exist.
     pub fn origin(&self, row: u64) -> Option<(usize, u64)> {

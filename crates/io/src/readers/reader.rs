@@ -70,7 +70,8 @@ pub trait Reader: Send + Sync {
 
 /// Names rows.
 pub(super) fn ids(index: &SourceIndex, places: &[Place]) -> Arc<[RowId]> {
-    places.iter().map(|p| RowId { sample: index.locate(p.row), epoch: p.epoch }).collect()
+    let mut locate = index.locator();
+    places.iter().map(|p| RowId { sample: locate(p.row), epoch: p.epoch }).collect()
 }
 
 /// Names the rows of a block from `first` on.

@@ -412,11 +412,13 @@ impl EpochPlan {
         }
         let mut at = order.of_epoch(self.seed, epoch);
         let end = self.places.unwrap_or(u64::MAX);
+        // The units of one consumer of all follow each other.
+        let (runs, units) = if self.sharding.parts() == 1 { (1, count) } else { (count, 1) };
         let mut each = |see: &mut dyn FnMut(Placed)| {
-            for unit in first..first + count {
+            for unit in first..first + runs {
                 let global = unit * self.sharding.parts() + self.sharding.part(consumer);
                 let start = global * self.sizing.unit_rows;
-                at.for_each_placed(start..(start + self.sizing.unit_rows).min(end), &mut *see);
+                at.for_each_placed(start..(start + units * self.sizing.unit_rows).min(end), &mut *see);
             }
         };
         let Some(combination) = &self.combination else { return each(&mut see) };

@@ -151,7 +151,7 @@ impl Order {
                         return Err(Error::invalid(format!("select_rows: there is no row {row}, for there are {len}"))
                             .hint("rows are counted from 0; len() of the dataset is how many there are"));
                     }
-                    order.steps.push(Step::Select { rows: rows.as_slice().into() });
+                    order.steps.push(Step::Select { rows: rows.clone() });
                     order.len = Some(rows.len() as u64);
                 }
                 Op::Part(part) => {

@@ -19,8 +19,8 @@ def executor_of(pipeline: _native.Pipeline) -> Literal["thread", "process"]:
     >>> executor_of(fb.range(3).map(decode_video)._pipeline)
     'thread'
     """
-    text = pipeline.to_json()
-    modules = [module for name, module in _FUNCTIONS.items() if f'"{name}"' in text]
-    if modules and any(module in blob for _, blob in pipeline.blobs() for module in modules):
-        return "process"
-    return "thread"
+    # Most pipelines have no such pickle, and the text of one may be long.
+    blobs = [blob for _, blob in pipeline.op_blobs()]
+    names = [name for name, module in _FUNCTIONS.items() if any(module in blob for blob in blobs)]
+    text = pipeline.to_json() if names else ""
+    return "process" if any(f'"{name}"' in text for name in names) else "thread"

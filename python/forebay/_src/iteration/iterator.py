@@ -20,6 +20,9 @@ from forebay._src.iteration.state import VERSION, checked_position, epoch_of, po
 from forebay._src.iteration.waits import Totals, Waits
 from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
 
+if TYPE_CHECKING:
+    import numpy as np
+
 Sample: TypeAlias = dict[str, Any]
 """A batch, or a single sample: NumPy arrays (or scalars), `bytes` and `str` by column name."""
 
@@ -142,6 +145,13 @@ class DatasetIterator(Iterator[Sample]):
                 self._take_losses(native)
             self._ended = not more
             return more if used is None else self._dated(native.saved(used))
+
+    def _sorted_rows(self, column: str, descending: bool) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """Reads all batches, and returns the places of their samples in the order of a column."""
+        with self._turn:
+            rows = self._started().sorted_rows(column, descending)
+            self._ended = True
+            return rows
 
     def __len__(self) -> int:
         """Returns the number of batches (or samples) from its start, of all its epochs, as progress bars request it.

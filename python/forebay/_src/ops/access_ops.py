@@ -116,7 +116,7 @@ class AccessOps(OrderOps):
             count = self._count("select_rows")
             places = np.where(places < 0, places + count, places)
             arguments.whole(int(places.min()), "select_rows", "a row", 0, max(count - 1, 0))
-        return self._then({"op": "select_rows", "rows": places.tolist()}, keep_position, name)
+        return self._then_rows(places, keep_position, name)
 
     @explained(
         "train, test = ds.split(0.9, seed=0)",

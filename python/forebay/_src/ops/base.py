@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from forebay import _native
 from forebay._src import arguments, native_json
 from forebay._src.random_ops import is_random_op
@@ -52,6 +53,15 @@ class Base:
         json = native_json.dumps(op, _name(op))
         pipeline = self._pipeline.then(json, pickle, name, keep_position, file, line)
         return cast("Dataset", type(self)(pipeline))
+
+    def _then_rows(self, rows: np.ndarray[Any, Any], keep_position: bool, name: str | None) -> Dataset:
+        """Returns a dataset of the samples at these places, which are whole numbers from 0."""
+        file, line = site()
+        arguments.flag(keep_position, "select_rows", "keep_position")
+        if name is not None:
+            arguments.text(name, "select_rows", "name")
+        places = np.ascontiguousarray(rows, np.uint64)
+        return cast("Dataset", type(self)(self._pipeline.select_rows(places, name, keep_position, file, line)))
 
 
 #: Ops whose name in the engine differs from that of the method.

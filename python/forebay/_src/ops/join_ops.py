@@ -14,6 +14,7 @@ from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
+    from forebay._src.iteration.iterator import DatasetIterator
 
 #: The most rows of a table that is joined, or of a dataset that is sorted.
 ROWS_MAX = 2**20
@@ -112,15 +113,9 @@ class JoinOps(CombineOps):
         ['c', 'b', 'a']
         """
         descending = arguments.flag(descending, "sort", "descending")
-        values = self._steady("sort", [arguments.text(column, "sort", "column")])[column]
-        if any(value is None or value != value for value in values):
-            hint = "fill_null it before, or leave such samples out"
-            raise InvalidPipelineError(f"sort: a value of {column!r} is missing or nan", {"hint": hint})
-        if values and not isinstance(values[0], (int, float, str)):
-            hint = "name a column of numbers or strings"
-            raise InvalidPipelineError(f"sort: {column!r} holds neither numbers nor strings", {"hint": hint})
-        order = sorted(range(len(values)), key=values.__getitem__, reverse=descending)
-        return self._then({"op": "select_rows", "rows": order}, False, name or "sort")
+        with self._steady("sort", [arguments.text(column, "sort", "column")]) as batches:
+            rows = batches._sorted_rows(column, descending)
+        return self._then_rows(rows, False, name or "sort")
 
     @explained(
         "ds.unique('user_id')",
@@ -152,14 +147,14 @@ class JoinOps(CombineOps):
         names = [arguments.text(column, "unique", "a column") for column in columns]
         if not names:
             raise InvalidPipelineError("unique: no column", {"hint": "name the columns of the key: unique('id')"})
-        values = self._steady("unique", names)
+        values = _read(self._steady("unique", names), "unique")
         first: dict[tuple[Any, ...], int] = {}
         for row, key in enumerate(zip(*(values[column] for column in names), strict=True)):
             first.setdefault(tuple(None if part != part else part for part in key), row)
-        return self._then({"op": "select_rows", "rows": list(first.values())}, False, name or "unique")
+        return self._then_rows(np.fromiter(first.values(), np.uint64), False, name or "unique")
 
-    def _steady(self, op: str, columns: list[str]) -> dict[str, list[Any]]:
-        """Returns the values of columns that are the same with every seed, of samples whose order is."""
+    def _steady(self, op: str, columns: list[str]) -> DatasetIterator:
+        """Returns the batches of columns that are the same with every seed, of samples whose order is."""
         count = self._count(op)
         if count > ROWS_MAX:
             hint = (
@@ -173,7 +168,7 @@ class JoinOps(CombineOps):
                 raise InvalidPipelineError(
                     f"{op}: {column!r}, or its order, depends on the seed by {drawn}", {"hint": hint}
                 )
-        return _read(cast("Dataset", self).select(columns), op)
+        return _batches(cast("Dataset", self).select(columns))
 
 
 def _columns_of(table: Any, on: str) -> tuple[dict[str, list[Any]], dict[str, str]]:
@@ -201,7 +196,7 @@ def _columns_of(table: Any, on: str) -> tuple[dict[str, list[Any]], dict[str, st
         raise InvalidPipelineError(f"join: the table has no column {on!r}", {"hint": hint})
     for column, told in missing:
         dataset = dataset.with_column(told, col(column).is_null())
-    columns = _read(dataset, "join")
+    columns = _read(_batches(dataset), "join")
     for column, told in missing:
         told_of = columns.pop(told)
         pairs = zip(columns[column], told_of, strict=True)
@@ -214,12 +209,17 @@ def _kind(dtype: str) -> str:
     return "texts" if dtype == "string" else "floats" if dtype.startswith("float") else "ints"
 
 
-def _read(dataset: Any, op: str) -> dict[str, list[Any]]:
-    """Returns the values of all columns; None is missing."""
-    columns: dict[str, list[Any]] = {column: [] for column, *_ in dataset._pipeline.schema}
-    rows = size = 0
+def _batches(dataset: Dataset) -> DatasetIterator:
+    """Returns epoch 0 in batches."""
     batched = dataset if dataset._pipeline.batch_size is not None else dataset.batch(_BATCH)
-    with batched.iter(seed=0, epoch=0, consumers=(0, 1)) as batches:
+    return batched.iter(seed=0, epoch=0, consumers=(0, 1))
+
+
+def _read(batches: DatasetIterator, op: str) -> dict[str, list[Any]]:
+    """Returns the values of all columns; None is missing."""
+    columns: dict[str, list[Any]] = {column: [] for column, *_ in batches._iteration.pipeline.schema}
+    rows = size = 0
+    with batches:
         for batch in batches:
             for column, values in batch.items():
                 found = values.tolist()
@@ -227,7 +227,7 @@ def _read(dataset: Any, op: str) -> dict[str, list[Any]]:
                 size += sum(len(value) for value in found if isinstance(value, (str, bytes)))
                 columns[column] += found
             rows += len(found)
-            if rows > ROWS_MAX or (op != "sort" and size > JOIN_BYTES_MAX):
+            if rows > ROWS_MAX or size > JOIN_BYTES_MAX:
                 hint = f"{op} large tables beforehand, with a program for tables, and save what comes out"
                 message = f"{op}: the table has more than {ROWS_MAX} rows or {JOIN_BYTES_MAX >> 20} MiB"
                 raise InvalidPipelineError(message, {"hint": hint})

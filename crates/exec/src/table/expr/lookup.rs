@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, LargeStringArray};
-use arrow_buffer::{Buffer, NullBuffer};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use forebay_core::{Error, Result};
 use forebay_data::DType;
-use forebay_plan::{Found, Table, Values};
+use forebay_plan::{Found, Keys, Table, Values};
 
 use super::numbers::kernel::{map, native};
 use super::numbers::number::Number;
@@ -14,39 +14,23 @@ use super::numbers::shape::{Layout, Numbers};
 use super::texts::words::strings;
 use super::value::Value;
 
-/// Returns for each value whether it is one of `values`, which ascend. Not-a-number never is.
+/// The place of no entry. Tables have fewer entries.
+const NONE: u32 = u32::MAX;
+
+/// Returns for each value whether it is one of `keys`. Not-a-number never is.
 ///
 /// # Errors
 /// Internal for values that the plan's checks refuse.
-pub(super) fn is_in(value: Value, values: &Values, rows: usize) -> Result<Value> {
-    if let Values::Texts(words) = values {
-        let texts = strings(&value, rows)?;
-        let is_one = |text: &str| words.binary_search_by(|word| word.as_str().cmp(text)).is_ok();
-        let found: Vec<i8> = texts.iter().map(|text| i8::from(text.is_some_and(is_one))).collect();
-        let (values, nulls) = (Buffer::from_vec(found), texts.nulls().cloned());
+pub(super) fn is_in(value: Value, keys: &Keys, rows: usize) -> Result<Value> {
+    if let Values::Texts(_) = **keys {
+        let (texts, place) = (strings(&value, rows)?, keys.places_of_texts());
+        let is_one = |text: Option<&str>| i8::from(text.and_then(&place).is_some());
+        let (values, nulls) = (Buffer::from_vec(texts.iter().map(is_one).collect()), texts.nulls().cloned());
         return Ok(Value::Numbers(Numbers { dtype: DType::Bool, values, nulls, layout: Layout::Rows }));
     }
     let numbers = value.numbers()?;
-    let real = |sorted: &[f64], x: f64| {
-        sorted.binary_search_by(|value| value.partial_cmp(&x).unwrap_or(std::cmp::Ordering::Less)).is_ok()
-    };
-    let found = match values {
-        Values::Ints(sorted) if numbers.dtype == DType::Uint64 => map::<u64, i8>(&numbers.values, |x| {
-            i8::from(i64::try_from(x).is_ok_and(|x| sorted.binary_search(&x).is_ok()))
-        }),
-        Values::Ints(sorted) if !numbers.dtype.is_float() => {
-            native!(numbers.dtype, T => map::<T, i8>(&numbers.values, |x| i8::from(sorted.binary_search(&x.i64()).is_ok())))
-        }
-        Values::Ints(sorted) => {
-            let sorted: Vec<f64> = sorted.iter().map(|value| *value as f64).collect();
-            native!(numbers.dtype, T => map::<T, i8>(&numbers.values, |x| i8::from(real(&sorted, x.f64()))))
-        }
-        Values::Floats(sorted) => {
-            native!(numbers.dtype, T => map::<T, i8>(&numbers.values, |x| i8::from(real(sorted, x.f64()))))
-        }
-        Values::Texts(_) => return Err(Error::internal("texts among numbers")),
-    };
-    Ok(Value::Numbers(numbers.with(DType::Bool, found)))
+    let found = each(&numbers, keys, |place| i8::from(place.is_some()))?;
+    Ok(Value::Numbers(numbers.with(DType::Bool, Buffer::from_vec(found))))
 }
 
 /// Returns the table's entry for each value: missing for a missing value, and for a value without an entry.
@@ -54,68 +38,66 @@ pub(super) fn is_in(value: Value, values: &Values, rows: usize) -> Result<Value>
 /// # Errors
 /// Internal where the plan's checks were passed by.
 pub(super) fn found(value: Value, table: &Table, rows: usize) -> Result<Value> {
-    let places = places(value, &table.keys, rows)?;
-    let at = places.into_iter().map(|place| match place {
-        Place::Missing => None,
-        Place::Key(key) => Some(key),
-        Place::Other => table.other(),
-    });
-    let at: Vec<Option<usize>> = at.collect();
-    let there: Vec<bool> = at.iter().map(Option::is_some).collect();
-    let nulls = there.contains(&false).then(|| NullBuffer::from(there));
+    let other = table.other().map_or(NONE, |other| other as u32);
+    let entry = |place: Option<usize>| place.map_or(other, |place| place as u32);
+    let (mut at, nulls) = if let Values::Texts(_) = *table.keys {
+        let (texts, place) = (strings(&value, rows)?, table.keys.places_of_texts());
+        let at: Vec<u32> = texts.iter().map(|text| entry(text.and_then(&place))).collect();
+        (at, texts.nulls().cloned())
+    } else {
+        let numbers = value.numbers()?.expand(&Layout::Rows, rows);
+        (each(&numbers, &table.keys, entry)?, numbers.nulls)
+    };
+    if let Some(nulls) = nulls {
+        at.iter_mut().zip(&nulls).filter(|(_, is_there)| !is_there).for_each(|(at, _)| *at = NONE);
+    }
+    let there = at.contains(&NONE).then(|| BooleanBuffer::collect_bool(at.len(), |row| at[row] != NONE));
+    let nulls = there.map(NullBuffer::new);
     let numbers = |dtype, values| Value::Numbers(Numbers { dtype, values, nulls, layout: Layout::Rows });
     Ok(match &table.values {
         Found::Ints(values) => {
-            let of = at.iter().map(|at| at.map_or(0, |at| values[at]));
+            let of = at.iter().map(|at| values.get(*at as usize).copied().unwrap_or(0));
             numbers(DType::Int64, Buffer::from_vec(of.collect::<Vec<i64>>()))
         }
         Found::Floats(values) => {
-            let of = at.iter().map(|at| at.map_or(0.0, |at| f64::from_bits(values[at])));
-            numbers(DType::Float64, Buffer::from_vec(of.collect::<Vec<f64>>()))
+            let of = at.iter().map(|at| values.get(*at as usize).copied().unwrap_or(0));
+            numbers(DType::Float64, Buffer::from_vec(of.collect::<Vec<u64>>()))
         }
         Found::Texts(values) => {
-            let of = at.iter().map(|at| at.map(|at| values[at].as_str()));
+            let of = at.iter().map(|at| values.get(*at as usize));
             Value::Text(Arc::new(of.collect::<LargeStringArray>()))
         }
     })
 }
 
-/// Where a value is among keys.
-#[derive(Clone, Copy)]
-enum Place {
-    Missing,
-    Key(usize),
-    Other,
-}
-
-fn places(value: Value, keys: &Values, rows: usize) -> Result<Vec<Place>> {
-    let place = |found: std::result::Result<usize, usize>| found.map_or(Place::Other, Place::Key);
-    if let Values::Texts(words) = keys {
-        let texts = strings(&value, rows)?;
-        let of = |text: &str| place(words.binary_search_by(|word| word.as_str().cmp(text)));
-        return Ok(texts.iter().map(|text| text.map_or(Place::Missing, of)).collect());
+/// Returns a result for each number, of its place among the keys.
+///
+/// # Errors
+/// Internal for texts.
+fn each<R>(numbers: &Numbers, keys: &Keys, of: impl Fn(Option<usize>) -> R) -> Result<Vec<R>> {
+    fn all<T: Number, R>(numbers: &Numbers, of: impl Fn(T) -> R) -> Vec<R> {
+        numbers.values.typed_data().iter().map(|x| of(T::load(*x))).collect()
     }
-    let numbers = value.numbers()?.expand(&Layout::Rows, rows);
-    let real = |sorted: &[f64], x: f64| {
-        place(sorted.binary_search_by(|key| key.partial_cmp(&x).unwrap_or(std::cmp::Ordering::Less)))
-    };
-    let is_there = |row: usize| numbers.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
-    let of = |find: &dyn Fn(usize) -> Place| -> Vec<Place> {
-        (0..rows).map(|row| if is_there(row) { find(row) } else { Place::Missing }).collect()
-    };
-    Ok(match keys {
-        Values::Ints(sorted) if numbers.dtype == DType::Uint64 => of(&|row| {
-            let key = i64::try_from(numbers.at::<u64>(row));
-            key.map_or(Place::Other, |key| place(sorted.binary_search(&key)))
-        }),
-        Values::Ints(sorted) if !numbers.dtype.is_float() => {
-            native!(numbers.dtype, T => of(&|row| place(sorted.binary_search(&numbers.at::<T>(row).i64()))))
+    Ok(match &**keys {
+        Values::Ints(_) if numbers.dtype == DType::Uint64 => {
+            let place = keys.places_of_ints();
+            all(numbers, |x: u64| of(i64::try_from(x).ok().and_then(&place)))
         }
-        Values::Ints(sorted) => {
-            let sorted: Vec<f64> = sorted.iter().map(|key| *key as f64).collect();
-            native!(numbers.dtype, T => of(&|row| real(&sorted, numbers.at::<T>(row).f64())))
+        Values::Ints(_) if !numbers.dtype.is_float() => {
+            let place = keys.places_of_ints();
+            native!(numbers.dtype, T => all(numbers, |x: T| of(place(x.i64()))))
         }
-        Values::Floats(sorted) => native!(numbers.dtype, T => of(&|row| real(sorted, numbers.at::<T>(row).f64()))),
+        // Several whole numbers may be one float, so these are searched.
+        Values::Ints(keys) => {
+            let keys: Vec<f64> = keys.iter().map(|key| *key as f64).collect();
+            let place =
+                |x: f64| keys.binary_search_by(|key| key.partial_cmp(&x).unwrap_or(std::cmp::Ordering::Less)).ok();
+            native!(numbers.dtype, T => all(numbers, |x: T| of(place(x.f64()))))
+        }
+        Values::Floats(_) => {
+            let place = keys.places_of_floats();
+            native!(numbers.dtype, T => all(numbers, |x: T| of(place(x.f64()))))
+        }
         Values::Texts(_) => return Err(Error::internal("texts among numbers")),
     })
 }

@@ -10,7 +10,8 @@ use forebay_data::{DType, Kind};
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
-use super::constants::{ItemDefault, VALUES_MAX, Values};
+use super::constants::{ItemDefault, VALUES_MAX};
+use super::keys::Keys;
 use super::operand::{item, no_list, numbers, text, texts};
 use super::table::Table;
 use super::time::{TimePart, TimeUnit};
@@ -105,7 +106,7 @@ pub enum Call {
     /// Whether it is one of some values.
     IsIn {
         /// The values, ascending.
-        values: Values,
+        values: Keys,
     },
     /// What a table has for a value.
     Lookup {

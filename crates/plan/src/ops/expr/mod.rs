@@ -1,7 +1,8 @@
 //! The expression language of `with_column` and `filter`: `fb.col("x") * 2 + 1`, as plain data. `exec` evaluates it.
 //!
 //! - `tree`: the expression and its operators; `call`, `cast`: functions with fixed arguments, and casts; `constants`:
-//!   lists of values and defaults among these arguments; `operand`: the kinds that calls take
+//!   lists of values and defaults among these arguments; `keys`: values that are looked up; `operand`: the kinds that calls
+//!   take
 //! - `table`, `time`: tables that it looks up, and units and parts of times
 //! - `written`: its serialized form
 //! - `kind`: its type over a schema; `missing`: the columns that may be missing; `ranges`: whether a condition may be
@@ -10,6 +11,7 @@
 mod call;
 mod cast;
 mod constants;
+mod keys;
 mod kind;
 mod lengths;
 mod missing;
@@ -24,6 +26,7 @@ pub use call::{Call, text_pattern};
 pub use cast::CastType;
 pub(crate) use cast::cast_may_fail;
 pub use constants::{ItemDefault, Values};
+pub use keys::Keys;
 pub use kind::{ExprKind, meet, promote, stack_dtype};
 pub use ranges::{ColumnValues, ValueBound, ValueRange};
 pub use table::{Found, Table};

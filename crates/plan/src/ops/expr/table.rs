@@ -4,14 +4,14 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind};
 use serde::{Deserialize, Serialize};
 
-use super::constants::Values;
+use super::keys::Keys;
 
 /// What a table has for each key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// The keys, rising.
-    pub keys: Values,
+    /// The keys, ascending.
+    pub keys: Keys,
     /// Of each key, in this order; and one more for all other keys, if they have a value.
     pub values: Found,
 }

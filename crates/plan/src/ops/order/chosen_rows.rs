@@ -1,5 +1,7 @@
 //! Ops that choose the same rows in every epoch: `select_rows`, and the parts of `split`.
 
+use std::sync::Arc;
+
 use forebay_core::{Error, Result};
 use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +16,7 @@ const ROWS_MAX: usize = 1 << 20;
 #[serde(deny_unknown_fields)]
 pub struct SelectRows {
     /// Their places; a place may occur more than once.
-    pub rows: Vec<u64>,
+    pub rows: Arc<[u64]>,
 }
 
 /// A part of a split, or of `k_fold`. The seed and the number of a run of 64 rows determine which of its rows are in the
@@ -72,7 +74,7 @@ impl OpSpec for SelectRows {
     }
 
     fn arguments(&self) -> String {
-        match self.rows.as_slice() {
+        match &*self.rows {
             few @ ([] | [_] | [_, _] | [_, _, _]) => format!("{few:?}"),
             [first, .., last] => format!("{} rows, {first} to {last}", self.rows.len()),
         }

@@ -9,6 +9,7 @@ use forebay_core::{Error, Result};
 use forebay_data::DType;
 
 use super::text_lists;
+use super::words::bytes_of;
 use crate::table::expr::numbers::shape::{Layout, Numbers};
 use crate::table::expr::value::Value;
 
@@ -25,14 +26,21 @@ pub(in crate::table::expr) fn len(value: &Value, rows: usize) -> Result<Value> {
         _ => return Err(Error::invalid("a number has no length")),
     };
     let lengths: Vec<i64> = if let Some(strings) = column.as_any().downcast_ref::<LargeStringArray>() {
-        (0..rows).map(|i| strings.value(i).chars().count() as i64).collect()
+        match bytes_of(strings).is_ascii() {
+            true => byte_lengths(strings.value_offsets()),
+            false => (0..rows).map(|i| strings.value(i).chars().count() as i64).collect(),
+        }
     } else if let Some(binary) = column.as_any().downcast_ref::<LargeBinaryArray>() {
-        binary.offsets().windows(2).map(|w| w[1] - w[0]).collect()
+        byte_lengths(binary.value_offsets())
     } else {
         return Err(Error::internal("a text is a string or bytes"));
     };
     let (values, nulls) = (Buffer::from_vec(lengths), column.nulls().cloned());
     Ok(Value::Numbers(Numbers { dtype: DType::Int64, values, nulls, layout: Layout::Rows }))
+}
+
+fn byte_lengths(offsets: &[i64]) -> Vec<i64> {
+    offsets.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
 /// Returns the first dimension of each row.

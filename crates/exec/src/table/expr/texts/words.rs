@@ -76,8 +76,8 @@ fn joined<T: ByteArrayType<Offset = i64>>(
 pub(in crate::table::expr) fn call(call: &Call, value: &Value, rows: usize) -> Result<Value> {
     let texts = strings(value, rows)?;
     match call {
-        Call::Lower {} => made(&texts, |text| Some(text.to_lowercase().into())),
-        Call::Upper {} => made(&texts, |text| Some(text.to_uppercase().into())),
+        Call::Lower {} => cased(&texts, <[u8]>::make_ascii_lowercase, str::to_lowercase),
+        Call::Upper {} => cased(&texts, <[u8]>::make_ascii_uppercase, str::to_uppercase),
         Call::Strip { chars: None } => made(&texts, |text| Some(text.trim_matches(is_space).into())),
         Call::Strip { chars: Some(chars) } => {
             made(&texts, |text| Some(text.trim_matches(|c| chars.contains(c)).into()))
@@ -110,6 +110,29 @@ pub(in crate::table::expr) fn slice_bytes(column: &dyn Array, start: Option<i64>
         column.as_binary_opt().ok_or_else(|| Error::internal("bytes that are stored as something else"))?;
     let sliced = bytes.iter().map(|row| row.map(|row| &row[Call::bounds(start, stop, row.len())]));
     Ok(Value::Text(Arc::new(sliced.collect::<LargeBinaryArray>())))
+}
+
+/// Returns texts in another case. Where all of them are ASCII, and none is missing, their bytes are changed together.
+fn cased(texts: &LargeStringArray, ascii: fn(&mut [u8]), any: fn(&str) -> String) -> Result<Value> {
+    let bytes = bytes_of(texts);
+    if texts.null_count() > 0 || !bytes.is_ascii() {
+        return made(texts, |text| Some(any(text).into()));
+    }
+    let mut bytes = bytes.to_vec();
+    ascii(&mut bytes);
+    let first = texts.value_offsets()[0];
+    let offsets = match first {
+        0 => texts.offsets().clone(),
+        _ => OffsetBuffer::new(texts.value_offsets().iter().map(|offset| offset - first).collect()),
+    };
+    let cased = LargeStringArray::try_new(offsets, Buffer::from_vec(bytes), None).map_err(arrow)?;
+    Ok(Value::Text(Arc::new(cased)))
+}
+
+/// Returns the bytes of all texts, one after another.
+pub(super) fn bytes_of(texts: &LargeStringArray) -> &[u8] {
+    let offsets = texts.value_offsets();
+    &texts.value_data()[offsets[0] as usize..offsets[texts.len()] as usize]
 }
 
 fn made(texts: &LargeStringArray, make: impl Fn(&str) -> Option<Cow<'_, str>>) -> Result<Value> {

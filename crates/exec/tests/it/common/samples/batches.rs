@@ -32,7 +32,7 @@ pub(super) fn orders() -> Vec<Sample> {
         sample(Op::Take(ops::Take { count: 3 }), vec![], vec![]),
         sample(Op::Skip(ops::Skip { count: 3 }), vec![], vec![]),
         sample(shard(3, 1), vec![], vec![shard(3, 3), shard(0, 0)]),
-        sample(Op::SelectRows(ops::SelectRows { rows: vec![4, 0, 4] }), vec![], vec![]),
+        sample(Op::SelectRows(ops::SelectRows { rows: vec![4, 0, 4].into() }), vec![], vec![]),
         sample(enumerate(-3), vec![], vec![]),
         sample(part(1 << 30, false), vec![], vec![part(0, false), part(1 << 32, false)]),
         sample(part(1 << 30, true), vec![], vec![]),

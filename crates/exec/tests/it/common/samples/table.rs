@@ -35,10 +35,11 @@ pub(super) fn calls() -> Vec<Sample> {
     };
     let search = |pattern| Call::Match { pattern: name(pattern), from_start: false };
     let split = |separator| Call::Split { separator: name(separator), index: -1 };
-    let among = |values: &[i64]| Call::IsIn { values: Values::Ints(values.to_vec()) };
+    let among = |values: &[i64]| Call::IsIn { values: Values::Ints(values.to_vec()).into() };
     let buckets = |bounds: &[f64]| Call::Bucketize { bounds: bounds.to_vec(), right: true };
     let hot = |classes| Call::OneHot { classes };
-    let table = |values| Call::Lookup { table: Table { keys: Values::Ints(vec![3]), values: Found::Ints(values) } };
+    let table =
+        |values| Call::Lookup { table: Table { keys: Values::Ints(vec![3]).into(), values: Found::Ints(values) } };
     let year = || Call::Time { part: TimePart::Year, unit: TimeUnit::D };
     let dates = || {
         let value = Expr::Str { value: name("2024-02-29 13:45") };
