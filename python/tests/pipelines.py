@@ -367,10 +367,10 @@ def make(seed: int, shards: Path, keep: str | None = None) -> fb.Dataset:
 
 
 def extended(ds: fb.Dataset, op: Op, rng: random.Random) -> fb.Dataset:
-    """Returns the dataset with one more op, or unchanged if the op is refused."""
+    """Returns the dataset with one more op, or unchanged if the op is refused, or reads a row that fails."""
     try:
         return op(ds, rng)
-    except (fb.errors.InvalidPipelineError, fb.errors.NotFoundError):
+    except (fb.errors.InvalidPipelineError, fb.errors.NotFoundError, fb.errors.DataError):
         return ds
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import forebay as fb
@@ -116,7 +117,9 @@ def flags() -> list[tuple[str, str]]:
         for name, callee in inspect.getmembers(owner, inspect.isfunction):
             called = f"{owner.__name__}.{name}" if inspect.isclass(owner) else name
             options = inspect.signature(callee).parameters.values() if name[0] != "_" else ()
-            found += [(called, option.name) for option in options if "bool" in str(option.annotation)]
+            # A flag is a bool itself, and not a bool in a container.
+            own = {option.name: re.sub(r"\[.*\]", "", str(option.annotation)) for option in options}
+            found += [(called, option) for option, annotation in own.items() if "bool" in annotation]
     return found
 
 

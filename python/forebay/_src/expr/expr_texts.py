@@ -26,10 +26,10 @@ def concat_str(*parts: ExprLike, separator: str = "") -> Expr:
     >>> [row["x"] for row in ds.with_column("x", fb.concat_str("zip", "city", separator=" "))]
     ['53111 Bonn', '89073 Ulm']
     """
-    if not parts:
-        raise TypeError("concat_str: there is nothing to join; name at least one column")
     if len(parts) == 1 and isinstance(parts[0], (list, tuple)):
         parts = tuple(parts[0])
+    if not parts:
+        raise TypeError("concat_str: there is nothing to join; name at least one column")
     between = lit(unicode_text("concat_str: separator", separator))
     texts = [_written(col(part) if isinstance(part, str) else lit(part)) for part in parts]
     joined = texts[0]
