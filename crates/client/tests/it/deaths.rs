@@ -29,9 +29,12 @@ fn read_while(workers: usize, disturb: impl Fn(usize, &mut Cluster)) {
     assert_same(&found, &wanted);
 }
 
+/// What happens to a cluster when so many batches were read.
+type Death = fn(usize, &mut Cluster);
+
 #[test]
 fn processes_that_die_do_not_change_the_data() {
-    let cases: [(&str, usize, fn(usize, &mut Cluster)); 4] = [
+    let cases: [(&str, usize, Death); 4] = [
         ("one of two workers", 2, |n, cluster| {
             if n == 200 {
                 cluster.kill_worker(0);

@@ -11,6 +11,7 @@ use forebay_data::DType;
 use forebay_plan::{ImageMode, Layout};
 
 use super::cut::cut;
+use super::depth::Depth;
 use super::edit::Edit;
 pub use super::flow::Scratch;
 use super::flow::{Flow, Target};
@@ -59,27 +60,6 @@ pub enum Input<'a> {
         /// f32 in the machine's byte order.
         bytes: &'a [u8],
     },
-}
-
-/// The bits of a level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
-    /// One byte.
-    Eight,
-    /// Two bytes, for one channel. Such an image is only moved, resized and normalised.
-    Sixteen,
-}
-
-impl Depth {
-    /// Returns the depth of levels of a dtype.
-    pub(crate) fn of(dtype: DType) -> Self {
-        if dtype == DType::Uint16 { Self::Sixteen } else { Self::Eight }
-    }
-
-    /// Returns the bytes of a level.
-    pub(super) fn bytes(self) -> usize {
-        if self == Self::Sixteen { 2 } else { 1 }
-    }
 }
 
 /// The destination of a chain: u8, or f32 in the machine's byte order.

@@ -8,8 +8,8 @@
 use forebay_core::{Error, Result};
 use forebay_plan::ImageMode;
 
-use super::chain::Depth;
 use super::decode::{Decoder, Limits, Orientation, header};
+use super::depth::Depth;
 use super::edit::Edit;
 use super::edit::blur::Blur;
 use super::edit::erase::erase;

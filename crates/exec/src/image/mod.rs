@@ -11,6 +11,7 @@
 //! - `flow`: an image between two steps
 //! - `follow`: the columns that follow an image get each change of its geometry
 //! - `decode/`: encoded bytes to pixels
+//! - `depth`: the bits of a level
 //! - `geometry`: where to crop, and how large to resize; `iou_crop`: a part that overlaps a box enough
 //! - `resize`, `taps`, `wide`: the resize, its weights, and its loops for AVX2
 //! - `augment/`: the draws of random augmentations
@@ -25,6 +26,7 @@ mod chain;
 mod clip;
 mod cut;
 mod decode;
+mod depth;
 mod edit;
 mod encode;
 mod flow;
@@ -38,9 +40,10 @@ mod step;
 mod view;
 
 pub use augment::Augment;
-pub use chain::{Chain, Depth, Input, Output, Scratch, Shape};
+pub use chain::{Chain, Input, Output, Scratch, Shape};
 pub(crate) use clip::{Frames, each_frame};
 pub use decode::{Decoder, Format, Limits, header};
+pub use depth::Depth;
 #[cfg(test)]
 pub(crate) use edit::warp::Warp;
 pub(crate) use encode::encode;

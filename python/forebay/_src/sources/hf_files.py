@@ -54,13 +54,15 @@ def _class(given: Any) -> str | None:
 def check_caches(paths: list[str], op: str) -> None:
     """Refuses a folder of `save_to_disk` where results of `map`, `shuffle` and others, `cache-….arrow`, would be read.
 
-    Only folders of this machine are looked at.
+    Only folders of this machine are looked at. A file that is named by itself is meant.
 
     Raises:
         InvalidPipelineError: A path stands for such files.
     """
     for path in paths:
         local = path.removeprefix("file://")
+        if os.path.isfile(local):
+            continue
         folder, pattern = (local, "*") if os.path.isdir(local) else os.path.split(local)
         is_saved = os.path.isfile(os.path.join(folder, "state.json"))
         if not is_saved or not os.path.isfile(os.path.join(folder, "dataset_info.json")):

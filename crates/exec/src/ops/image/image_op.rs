@@ -15,6 +15,9 @@ use crate::ops::image::image_steps::kernel;
 use crate::ops::image::rows::Images;
 use crate::ops::scratch::Scratch;
 
+/// Makes the image of a row, and returns its shape.
+type MakeImage<'a> = dyn Fn(usize, &mut Scratch, &mut Output<'_>) -> Result<Vec<usize>> + Sync + 'a;
+
 pub(crate) struct FusedImageOp {
     column: String,
     steps: Vec<Step>,
@@ -192,12 +195,7 @@ impl FusedImageOp {
     }
 
     /// Makes the output column from images that `row` makes.
-    pub(crate) fn make(
-        &self,
-        rows: usize,
-        scratch: &mut Scratch,
-        row: &(dyn Fn(usize, &mut Scratch, &mut Output<'_>) -> Result<Vec<usize>> + Sync),
-    ) -> Result<ArrayRef> {
+    pub(crate) fn make(&self, rows: usize, scratch: &mut Scratch, row: &MakeImage<'_>) -> Result<ArrayRef> {
         let kind = &self.schema.field(&self.column)?.kind;
         let dtype = kind.dtype().ok_or_else(|| Error::internal("an image has a dtype"))?;
         let Some(shape) = kind.known_shape() else {

@@ -1,9 +1,6 @@
 //! Clips: columns of frames. An image op does the same to each frame of a clip, with one draw for all of them.
 
-use forebay_core::{Error, Result};
-use forebay_data::{DType, Field, Kind};
-
-use super::spec::ImageSpec;
+use forebay_data::{DType, Kind};
 
 /// A column of clips, as frames of one kind.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +43,7 @@ impl Clip {
     }
 
     /// Returns the kind of as many frames of another kind; `axis` is the dimension of the frames.
-    fn of_frames(&self, frame: Kind, axis: usize) -> Kind {
+    pub(super) fn of_frames(&self, frame: Kind, axis: usize) -> Kind {
         match frame {
             Kind::Tensor { dtype, mut shape } => {
                 shape.insert(axis, self.frames);
@@ -55,27 +52,6 @@ impl Clip {
             other => other,
         }
     }
-}
-
-/// Returns the kind of a column of images or of clips after an op.
-///
-/// # Errors
-/// As [`ImageSpec::kind`]; Invalid when the op has no meaning for the frames of a clip.
-pub(super) fn kind_after(op: &dyn ImageSpec, field: &Field) -> Result<Kind> {
-    let Some(clip) = Clip::of(&field.kind) else {
-        if op.puts_channels_before_frames() {
-            let what = format!("{}: column {:?} is {}, which has no frames", op.name(), field.name, field.kind);
-            return Err(Error::invalid(what).hint("layout=\"CTHW\" is for clips; use \"CHW\" or \"HWC\" for images"));
-        }
-        return op.kind(field);
-    };
-    if !op.takes_clips() {
-        let what = format!("{}: column {:?} is {}, a clip", op.name(), field.name, field.kind);
-        return Err(Error::invalid(what).hint("it takes images; boxes, masks and points cannot follow a clip"));
-    }
-    let frame = Field { kind: clip.frame.clone(), ..field.clone() };
-    let kind = op.kind(&frame).map_err(|e| e.with("clip", &field.kind))?;
-    Ok(clip.of_frames(kind, if op.puts_channels_before_frames() { 1 } else { clip.axis }))
 }
 
 #[cfg(test)]

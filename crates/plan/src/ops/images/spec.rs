@@ -4,11 +4,11 @@
 //! As for `OpSpec`, a method has a default only if the default is safe: an op that declares nothing more may fail,
 //! moves past no other op of its column, and runs on the worker.
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use forebay_data::{Field, Kind, Schema};
 
 use super::annotations::Annotations;
-use super::clip::kind_after;
+use super::clip::Clip;
 use super::geometry::Direction;
 use crate::ops::access::Access;
 use crate::ops::spec::{About, Class, Names, OpSpec};
@@ -203,4 +203,25 @@ impl<T: ImageSpec> OpSpec for T {
     fn image(&self) -> Option<&dyn ImageSpec> {
         Some(self)
     }
+}
+
+/// Returns the kind of a column of images or of clips after an op.
+///
+/// # Errors
+/// As [`ImageSpec::kind`]; Invalid when the op has no meaning for the frames of a clip.
+fn kind_after(op: &dyn ImageSpec, field: &Field) -> Result<Kind> {
+    let Some(clip) = Clip::of(&field.kind) else {
+        if op.puts_channels_before_frames() {
+            let what = format!("{}: column {:?} is {}, which has no frames", op.name(), field.name, field.kind);
+            return Err(Error::invalid(what).hint("layout=\"CTHW\" is for clips; use \"CHW\" or \"HWC\" for images"));
+        }
+        return op.kind(field);
+    };
+    if !op.takes_clips() {
+        let what = format!("{}: column {:?} is {}, a clip", op.name(), field.name, field.kind);
+        return Err(Error::invalid(what).hint("it takes images; boxes, masks and points cannot follow a clip"));
+    }
+    let frame = Field { kind: clip.frame.clone(), ..field.clone() };
+    let kind = op.kind(&frame).map_err(|e| e.with("clip", &field.kind))?;
+    Ok(clip.of_frames(kind, if op.puts_channels_before_frames() { 1 } else { clip.axis }))
 }
