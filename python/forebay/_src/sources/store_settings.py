@@ -27,7 +27,7 @@ _OF_FSSPEC = {
 
 @explained('storage_options("s3://bucket", {"region": "eu-central-1", "profile": "lab"})')
 def storage_options(address: str, options: Mapping[str, str | bool] | None) -> None:
-    """Sets the credentials, the endpoint or the region of a bucket, for this process and those that it starts.
+    """Sets the credentials, the endpoint or the region of a bucket, for this process and its children.
 
     Sources and `save` use them for every path at or below the address; for others, and for settings that are not named,
     they use the environment. Credentials are a whole: with one of an address, none of the environment is used. The

@@ -210,7 +210,7 @@ fn tensor(field: &Field, column: &ArrayRef) -> Result<(ArrayRef, Vec<usize>)> {
     }
 }
 
-/// Returns lists of which those that are missing have no numbers: a writer may leave numbers behind them.
+/// Returns the lists with no numbers behind missing lists: a writer may leave some there.
 fn without_hidden(list: &ListArray) -> Result<ListArray> {
     let is_hidden = |row: usize| list.is_null(row) && list.value_length(row) > 0;
     if !(0..list.len()).any(is_hidden) {

@@ -160,7 +160,7 @@ fn joined(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
     }
 }
 
-/// Returns the columns of a schema from a batch of a group; lists that are missing are empty in those that are named.
+/// Returns the columns of a schema from a batch of a group. In columns that are named nullable, missing lists are empty.
 pub(super) fn located<F: Grouped>(
     (schema, empty_lists): (&Schema, &[String]),
     uri: &str,
