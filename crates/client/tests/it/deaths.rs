@@ -117,7 +117,7 @@ fn a_dispatcher_that_does_not_return_is_named_after_the_deadline() {
     let mut stream = cluster.stream(&job, StreamOptions { deadline, ..StreamOptions::default() });
     assert!(stream.next(&mut patient()).expect("a delivery").is_some());
     cluster.kill_dispatcher();
-    let error = drain(&mut stream).expect_err("nobody answers");
+    let error = drain(&mut stream).expect_err("the dispatcher is dead");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.message().contains(&cluster.address.to_string()), "{error}");
 }

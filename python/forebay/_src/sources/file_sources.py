@@ -224,7 +224,7 @@ def from_arrow(
     Args:
         paths: The files.
         columns: The columns to decode. Default: all.
-        nullable: The columns that may have missing values, as in `from_parquet`. Default: those that the first file
+        nullable: The columns that may have missing values, as in `from_parquet`. Default: columns that the first file
             marks so (writers mark all columns by default), and no lists of numbers.
         partitioning: Whether folders `key=value` are columns, as in `from_parquet`.
         merge_schemas: Whether files may differ in their columns, as in `from_parquet`.
@@ -248,7 +248,7 @@ def from_arrow(
 def load(path: PathLike, *, partial: bool = False) -> Dataset:
     """Samples that `Dataset.save` wrote to a folder, in their order.
 
-    The columns and their types are those that were saved; tar archives yield the columns of `from_tar`. With several
+    The columns have the names and types that `save` wrote; tar archives yield the columns of `from_tar`. With several
     writers the samples of the first come first, then those of the second.
 
     Args:

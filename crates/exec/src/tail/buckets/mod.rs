@@ -44,7 +44,7 @@ use crate::tail::position::Position;
 /// The rows of one key, or of about the same length, that wait for their batch.
 #[derive(Default)]
 struct Bucket {
-    /// The held rows: those of closed batches, then those that wait.
+    /// The held rows: first the rows of closed batches, then the rows that wait.
     held: VecDeque<Row>,
     /// The number of rows that wait, and the length of the longest of them.
     waiting: usize,
