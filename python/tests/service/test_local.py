@@ -165,10 +165,21 @@ def test_one_that_stands_still_holds_nothing_up(until):
         until(lambda: not lives(stopped))
 
 
-def number_of_job(service: fb.Service) -> int:
-    """Returns the number of the only job, which only its consumers get: its tickets have it."""
-    [found, *_] = flight.connect(f"grpc://{service.workers()[0].address}").list_flights()
-    return json.loads(found.endpoints[0].ticket.ticket)["job"]
+def number_of_job(service: fb.Service, reader: fb.DatasetIterator, until) -> int:
+    """Returns the number of the only job: the tickets of the batches that a worker holds have it.
+
+    The reader takes batches meanwhile: the shared worker may hold none where the local worker is faster.
+    """
+    [shared] = [w.address for w in service.workers() if not w.local]
+    found: list[flight.FlightInfo] = []
+
+    def lists_a_batch() -> bool:
+        next(reader)
+        found.extend(flight.connect(f"grpc://{shared}").list_flights())
+        return bool(found)
+
+    until(lists_a_batch)
+    return json.loads(found[0].endpoints[0].ticket.ticket)["job"]
 
 
 def started(ds: fb.Dataset, service: fb.Service) -> fb.DatasetIterator:
@@ -184,11 +195,10 @@ def key_of(pid: int) -> str:
 
 @contextlib.contextmanager
 def another(
-    service: fb.Service, key: str | None
+    service: fb.Service, job: int, key: str | None
 ) -> Iterator[tuple[Callable[[str], None], Callable[[], fb.WorkerStatus]]]:
-    """A local worker of the only job without a supervisor: its settings, and its status at the service."""
-    local = f"{number_of_job(service)}:0"
-    command = [sys.executable, "-m", "forebay", "worker", "--dispatcher", service.address, "--local", local]
+    """A local worker of a job without a supervisor: its settings, and its status at the service."""
+    command = [sys.executable, "-m", "forebay", "worker", "--dispatcher", service.address, "--local", f"{job}:0"]
     environment = os.environ | ({"FOREBAY_LOCAL_KEY": key} if key else {})
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([*command, "--announce"], env=environment, **pipes) as worker:
@@ -208,7 +218,8 @@ def test_threads_come_and_go_while_it_runs(until):
     with fb.up(workers=1, threads=1) as service, started(ds, service) as reader:
         assert next(reader)["id"].tolist() == [*range(20)]
         until(children)
-        with another(service, key_of(children()[0])) as (say, status):
+        job = number_of_job(service, reader, until)
+        with another(service, job, key_of(children()[0])) as (say, status):
 
             def reads_until(condition) -> None:
                 until(lambda: next(reader) and condition(status()), 120)
@@ -231,8 +242,9 @@ def test_a_worker_that_the_reader_did_not_start_is_given_nothing(until):
     ds = fb.range(3000).batch(20)
     with fb.up(workers=1, threads=1) as service, started(ds, service) as reader:
         assert next(reader)["id"].tolist() == [*range(20)]
+        job = number_of_job(service, reader, until)
         for key in (None, "8" * 32):
-            with another(service, key) as (say, status):
+            with another(service, job, key) as (say, status):
                 say("threads 2")
                 until(lambda status=status: status() and status().threads == 2)
                 assert [next(reader) for _ in range(200)]
