@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 import numpy as np
 from forebay._src import arguments
+from forebay._src.frameworks.torch_loaders import check_collation
 from forebay._src.iteration.repeats import note_loader
 from forebay._src.ops.order_ops import OrderOps
 from forebay._src.usage import explained
@@ -63,6 +64,7 @@ class AccessOps(OrderOps):
         if place < 0:
             place += self._count(f"ds[{place}]")
         if 0 <= place < 2**63:
+            check_collation(self, self._pipeline.batch_size is not None)
             note_loader(self._pipeline)
             with self._part(f"ds[{key}]", place, 1).iter(epoch=0, threads=1, consumers=(0, 1)) as items:
                 for item in items:
