@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import inspect
 import types
 
@@ -51,6 +52,10 @@ def test_a_name_has_one_advice():
         (fb.range(1), "copy_paste", "docs/recipes/detection.md#mosaic"),
         (fb.range(1), "to_webdataset", "save(folder, format='tar')"),
         (fb.range(1), "class_names", "sorted(os.listdir(root))"),
+        (fb.range(1), "to_csv", "save(folder, format='csv')"),
+        (fb.range(1), "group_by", "batch_by_key('key', 32)"),
+        (fb.range(1), "dropna", "filter(~fb.col('x').is_null())"),
+        (fb, "WeightedRandomSampler", "docs/mixing.md#classes-in-balance"),
         (fb, "concat", "fb.concatenate([a, b])"),
         (fb, "text_dataset_from_directory", ".lookup({'neg': 0, 'pos': 1}, default=-1)"),
         (fb, "audio_dataset_from_directory", "decode_audio('bytes', sample_rate=16000)"),
@@ -97,6 +102,8 @@ def test_a_wrong_call_of_any_function_says_what_to_write(owner):
         (lambda: fb.from_tar("x", shardshuffle=True), ".shuffle()"),
         (lambda: fb.range(1).pack("id", block_size=8), "pack(column, 1024)"),
         (lambda: fb.range(1).tokenize("id", "x", stride=128), "tokenizer.encode(text).overflowing"),
+        (lambda: fb.range(1).drop(columns=["id"]), 'drop("a", "b")'),
+        (lambda: fb.col("price") > decimal.Decimal("12.5"), "x.cast('float64')"),
         (lambda: fb.col("x").str.split(), "text.split()"),
         (lambda: fb.col("x").str.replace("a.", "", regex=True), "re.sub"),
     ],

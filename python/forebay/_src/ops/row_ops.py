@@ -241,6 +241,7 @@ class RowOps(Base):
             raise InvalidPipelineError("select: columns have names, and a number is none", hint)
         return self._then({"op": "select", "columns": names}, keep_position, name)
 
+    @explained('drop("a", "b"), or drop(["a", "b"])', columns='drop("a", "b"), or drop(["a", "b"])')
     def drop(self, *columns: str | Iterable[str], keep_position: bool = False, name: str | None = None) -> Dataset:
         """Leaves these columns out.
 
