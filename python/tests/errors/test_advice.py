@@ -9,6 +9,7 @@ import types
 
 import forebay as fb
 import numpy as np
+import pyarrow as pa
 import pytest
 from forebay import errors as E
 from forebay._src import habits, habits_formats
@@ -19,6 +20,15 @@ class Tensor:
 
     def __array__(self, *args, **kwargs):
         raise TypeError("Got unsupported ScalarType BFloat16")
+
+
+class Series:
+    """A single column, as one of pandas or polars."""
+
+    to_frame = None
+
+    def __arrow_c_stream__(self, schema=None):
+        return pa.chunked_array([[1]]).__arrow_c_stream__(schema)
 
 
 def test_a_name_has_one_advice():
@@ -93,6 +103,7 @@ def test_a_wrong_call_of_any_function_says_what_to_write(owner):
     [
         (lambda: fb.from_image_folder("x", image_size=(180, 180)), 'resize("image", (height, width), antialias=False)'),
         (lambda: fb.from_image_folder("x", validation_split=0.2), ".split(0.8, seed=123)"),
+        (lambda: fb.from_image_folder("x", classes=["cat", "dog"]), '.lookup({"cat": 0, "dog": 1}, default=-1)'),
         (lambda: fb.mix([], probabilities=[0.8, 0.2]), "write weights="),
         (lambda: fb.mix([], stopping_strategy="all_exhausted"), '"all" for all_exhausted'),
         (lambda: fb.from_csv("x", nrows=5), ".take(n)"),
@@ -194,3 +205,17 @@ def test_pack_names_the_cast_of_its_ids(dtype):
     assert ".cast({'value': \"int32\"})" in error.value.hint
     packed = ds.cast({"value": "int32"}).pack("value", 4)
     assert [row["value"].tolist() for row in packed] == [[0, 1, 2, 0], [1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: fb.from_numpy({"x": np.array(["2024-01-01"], "M8[D]")}), "array.astype('int64')"),
+        (lambda: fb.from_dict({"x": [decimal.Decimal("1.50")]}), "str(value)"),
+        (lambda: fb.from_table(Series()), "to_frame()"),
+    ],
+)
+def test_values_of_other_libraries_say_what_to_give(make, says):
+    with pytest.raises(E.InvalidPipelineError) as error:
+        make()
+    assert says in error.value.hint
