@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import inspect
+import re
 import types
 
 import forebay as fb
@@ -63,6 +64,8 @@ def test_a_name_has_one_advice():
         (fb.range(1), "to_webdataset", "save(folder, format='tar')"),
         (fb.range(1), "class_names", "sorted(os.listdir(root))"),
         (fb.range(1), "to_csv", "save(folder, format='csv')"),
+        (fb.range(1), "fill_nan", "fb.where(fb.col('x').is_nan(), 0.0, fb.col('x'))"),
+        (fb.col("x").dt, "tz_convert", "times are those of UTC"),
         (fb.range(1), "group_by", "batch_by_key('key', 32)"),
         (fb.range(1), "dropna", "filter(~fb.col('x').is_null())"),
         (fb, "WeightedRandomSampler", "docs/mixing.md#classes-in-balance"),
@@ -213,9 +216,24 @@ def test_pack_names_the_cast_of_its_ids(dtype):
         (lambda: fb.from_numpy({"x": np.array(["2024-01-01"], "M8[D]")}), "array.astype('int64')"),
         (lambda: fb.from_dict({"x": [decimal.Decimal("1.50")]}), "str(value)"),
         (lambda: fb.from_table(Series()), "to_frame()"),
+        (lambda: fb.range(3).filter([fb.col("id") > 0, fb.col("id") < 2]), "join conditions by &"),
+        (lambda: fb.range(3).filter(np.arange(3) > 1), "select_rows(numpy.flatnonzero(mask))"),
+        (lambda: fb.range(3)[np.arange(3) > 1], "numpy.flatnonzero(mask)"),
+        (lambda: fb.range(3).select(fb.col("id") * 2), "with_column(\"y\", (col('id') * 2))"),
     ],
 )
 def test_values_of_other_libraries_say_what_to_give(make, says):
     with pytest.raises(E.InvalidPipelineError) as error:
         make()
     assert says in error.value.hint
+
+
+def test_a_text_that_looks_like_a_pattern_is_warned_of():
+    text = fb.col("text").str
+    ds = fb.from_dict({"text": ["cat", "cat|dog", "C++ (2.0)", "a\\d"]})
+    for pattern in ("cat|dog", "^cat", r"a\d", "c.*t"):
+        with pytest.warns(UserWarning, match=r"search\(") as told:
+            found = [row["text"] for row in ds.filter(text.contains(pattern))]
+        assert found == [row["text"] for row in ds.filter(text.search(re.escape(pattern)))]
+        assert [one.filename for one in told] == [__file__]
+    assert [len(list(ds.filter(text.contains(plain)))) for plain in ("C++ (2.0)", "|", ".", "US$")] == [1, 1, 1, 0]

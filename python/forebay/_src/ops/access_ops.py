@@ -54,9 +54,9 @@ class AccessOps(OrderOps):
         """
         if isinstance(key, slice):
             return self._slice(key)
-        if isinstance(key, bool) or not hasattr(key, "__index__"):
+        if isinstance(key, bool) or getattr(key, "ndim", 0) > 0 or not hasattr(key, "__index__"):
             message = f"ds[...]: this is a {type(key).__name__}, not a place or a slice"
-            hint = "a column of all samples is [row[name] for row in ds]; select_rows takes a list of places"
+            hint = "a column of all samples is [row[name] for row in ds]; select_rows takes numpy.flatnonzero(mask)"
             if isinstance(key, str):
                 hint = f"a column is fb.col({key!r}) in expressions; of all samples it is [row[{key!r}] for row in ds]"
             raise InvalidPipelineError(message, {"hint": hint})
