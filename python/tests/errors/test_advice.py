@@ -110,6 +110,8 @@ def test_a_wrong_call_of_any_function_says_what_to_write(owner):
         (lambda: fb.mix([], probabilities=[0.8, 0.2]), "write weights="),
         (lambda: fb.mix([], stopping_strategy="all_exhausted"), '"all" for all_exhausted'),
         (lambda: fb.from_csv("x", nrows=5), ".take(n)"),
+        (lambda: fb.from_csv("x", skiprows=2), "take such lines out of the file once"),
+        (lambda: fb.from_csv("x", schema_overrides={"a": int}), "it names all columns that are read"),
         (lambda: fb.up(num_workers=2), "workers=n"),
         (lambda: fb.range(1).distribute("host:1", job="x", processing_mode="off"), "once an epoch"),
         (lambda: fb.from_csv("x", parse_dates=["t"]), 'fb.col("when").str.to_time("s")'),
