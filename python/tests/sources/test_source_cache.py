@@ -251,7 +251,7 @@ def test_the_files_of_a_dataset_are_listed_once(moto, bucket, monkeypatch):
             delete(moto, "far/small/new.bin")
 
 
-def test_a_dataset_whose_files_were_replaced_is_listed_anew_after_whatever_failed_by_it(moto, bucket, monkeypatch):
+def test_a_dataset_whose_files_were_replaced_is_listed_anew_after_any_failure(moto, bucket, monkeypatch):
     def write(what: bytes) -> None:
         for i in range(3):
             put(moto, f"far/replaced/{i}.txt", b"%s %d" % (what, i))

@@ -92,7 +92,7 @@ def workers(
         service: The service, or its address, which the nodes of the cluster must be able to reach. With tokens, it
             needs an administrator's: the service tells only them how many workers it needs.
         num_cpus: The cores that Ray reserves for each worker, and its number of threads.
-        count: The number of workers, whatever the jobs need. Default: as many as they need.
+        count: The number of workers, which the jobs then do not change. Default: as many as they need.
         max_workers: The most workers. Default: the limit of the dispatcher. It does not go with `count`.
         kind: The dispatcher's kind of worker for these workers (`forebay dispatcher --offer`), which has their price.
             Default: it has no kinds.

@@ -102,7 +102,7 @@ fn each_tenants_workers_have_a_key_of_their_own() {
     assert!(keys.iter().all(|key| key.len() == 16));
     assert!(keys[0] == keys[1] && keys[2] == keys[3]);
     assert!(keys[0] != keys[2] && keys[2] != keys[4] && keys[0] != keys[4]);
-    assert!(!service.told.contains_key(&5), "it keeps nothing, and there is nobody to ask");
+    assert!(!service.told.contains_key(&5), "it keeps nothing, and has no peer");
     assert!(Service::of(&places, None).told[&0].key.is_empty(), "without tokens");
 }
 

@@ -139,9 +139,9 @@ pub(in crate::store) mod tests {
         std::thread::scope(|scope| {
             let garbage = &garbage;
             scope.spawn(move || {
-                says.send("wants it").expect("somebody listens");
+                says.send("wants it").expect("the test receives");
                 garbage.touch(&key("1"));
-                says.send("has it").expect("somebody listens");
+                says.send("has it").expect("the test receives");
             });
             garbage.touch(&key("2"));
             drop(garbage.pin(vec![key("1")]));
