@@ -89,7 +89,8 @@ def read(address: str) -> list[int]:
 
 def profiles(folder: Path, url: str) -> None:
     (folder / "config").write_text(
-        f"[default]\nregion = us-west-1\nendpoint_url = {url}\n\n[profile lab]\nregion = eu-central-1\n"
+        "[default]\nregion = us-east-9\n\n"
+        f"[profile default]\nregion = us-west-1\nendpoint_url = {url}\n\n[profile lab]\nregion = eu-central-1\n"
         f"endpoint_url = {url}\ns3 =\n  max_concurrent_requests = 20\n\n[profile office]\nsso_session = office\n"
     )
     (folder / "credentials").write_text(
@@ -178,6 +179,7 @@ def test_r2_needs_the_address_of_its_account(aws):
         ('{"s3://bucket": "%s"}', "are no object"),
         ('{"s3://bucket": {"secret_access_key": ["%s"]}}', "is no text"),
         ('{"s3://bucket": {"secret": "%s"}}', 'has no setting "secret"'),
+        ('\'{"s3://bucket": {"secret_access_key": "%s"}}\'', "it is JSON in quotes"),
         ("/nowhere/stores.json", "No such file"),
     ],
 )

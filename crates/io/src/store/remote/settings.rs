@@ -109,8 +109,9 @@ fn override_with(settings: &mut BTreeMap<String, String>, own: BTreeMap<String, 
 /// Returns the settings of the longest address that `uri` is at or below.
 fn of_address(uri: &str, scheme: &str) -> Result<Option<BTreeMap<String, String>>> {
     let Some(text) = std::env::var(BY_ADDRESS).ok().filter(|text| !text.trim().is_empty()) else { return Ok(None) };
+    let unusable = |what: String| Error::invalid(format!("{BY_ADDRESS} cannot be used: {what}"));
     let wrong = |what: String| {
-        Error::invalid(format!("{BY_ADDRESS} cannot be used: {what}")).hint(
+        unusable(what).hint(
             "it is the path of a file, or JSON: {\"s3://bucket\": {\"endpoint_url\": \"https://...\", \"profile\": \"...\"}}",
         )
     };
@@ -118,6 +119,8 @@ fn of_address(uri: &str, scheme: &str) -> Result<Option<BTreeMap<String, String>
     let at = |e: &serde_json::Error| wrong(format!("it is not JSON at line {} column {}", e.line(), e.column()));
     let text = match text.trim_start().starts_with('{') {
         true => text,
+        // JSON in quotes, as in a file of variables, has secrets, too: only a text that can be no JSON is told.
+        false if text.contains(['{', '"']) => return Err(wrong("it is JSON in quotes, or in a list".to_owned())),
         false => std::fs::read_to_string(&text).map_err(|e| wrong(format!("{text}: {e}")))?,
     };
     let all: BTreeMap<String, Value> = serde_json::from_str(&text).map_err(|e| at(&e))?;
@@ -141,7 +144,7 @@ fn of_address(uri: &str, scheme: &str) -> Result<Option<BTreeMap<String, String>
         };
         let name = name.to_ascii_lowercase();
         if !is_known(scheme, &name) {
-            return Err(wrong(format!("{address:?} has no setting {name:?}")).hint(NAMES));
+            return Err(unusable(format!("{address:?} has no setting {name:?}")).hint(NAMES));
         }
         settings.insert(name, value);
     }
