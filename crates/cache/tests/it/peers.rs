@@ -140,7 +140,7 @@ fn what_a_peer_has_in_memory_alone_is_not_computed_again() {
     assert_eq!(second.others.reads.load(Relaxed), reads, "there is room for a copy");
 
     let third = Process::in_memory(1 << 20).meets(&second);
-    assert_eq!(ask(&third.prefix(), &kept()), kept(), "copies are not shown: those who have the rows show them");
+    assert_eq!(ask(&third.prefix(), &kept()), kept(), "copies are not shown: the peers that have the rows show them");
 }
 
 #[test]

@@ -97,8 +97,8 @@ def workers(
         kind: The dispatcher's kind of worker for these workers (`forebay dispatcher --offer`), which has their price.
             Default: it has no kinds.
         spot: With `kind`, whether it is the kind that may be preempted.
-        tls: The certificates of the workers, and those that they trust; the files are read on the nodes. Default: those
-            of the connection of `service`.
+        tls: The certificates of the workers, and the authorities that they trust; the files are read on the nodes.
+            Default: those of the connection of `service`.
         token: The workers' token for the dispatcher; a worker's token is enough. It passes through Ray. Default: the
             token of the connection of `service`.
         options: More options of the actors, those of `ray.remote`: `resources`, `memory`, `runtime_env`,
