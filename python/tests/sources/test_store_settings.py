@@ -193,6 +193,22 @@ def test_settings_that_cannot_be_used_are_told_without_their_values(text, says, 
 @pytest.mark.parametrize(
     ("address", "options", "says"),
     [
+        ("s3://bucket", {"endpoint_url": "localhost:9000"}, "the setting endpoint_url is no address of a server"),
+        ("s3://bucket", {"access_key_id": "ID", "region": "us-east-1"}, "cannot be used: .* Missing SecretAccessKey"),
+        ("gs://bucket", {"service_account_key": f'"{SECRET}"'}, "cannot be used: .* invalid type: string …"),
+    ],
+)
+def test_settings_of_which_no_store_can_be_made_are_told_without_secrets(address, options, says, aws):
+    fb.storage_options(address, options)
+    with pytest.raises(E.InvalidPipelineError, match=says) as caught:
+        read(f"{address}/a.jsonl")
+    assert SECRET not in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "says"),
+    [
         ("bucket", {}, "no address of a store"),
         ("s3://bucket/*.tar", {}, "no address of a store"),
         ("s3://bucket", {"secret": SECRET}, "write secret_access_key"),

@@ -47,7 +47,7 @@ pub(super) fn is_secret(name: &str) -> bool {
 /// Returns the settings of the store of `uri`.
 ///
 /// # Errors
-/// Invalid when `FOREBAY_STORES` or the profile that is named cannot be used.
+/// Invalid when `FOREBAY_STORES`, the profile that is named or the endpoint cannot be used.
 pub(super) fn settings(url: &Url, uri: &str) -> Result<Settings> {
     let prefix = match url.scheme() {
         "s3" | "s3a" | "r2" => "AWS_",
@@ -77,6 +77,13 @@ pub(super) fn settings(url: &Url, uri: &str) -> Result<Settings> {
             ));
         }
     }
+    for (name, value) in settings.iter().filter(|(name, _)| is_endpoint(name)) {
+        if !is_server(value) {
+            return Err(Error::invalid(format!("the setting {name} is no address of a server"))
+                .with("file", uri)
+                .hint("write https://HOST, or http://HOST:PORT"));
+        }
+    }
     let mut settings: Settings = settings.into_iter().collect();
     // A user who names a server without TLS wants that, as in the store's own tools.
     if settings.iter().any(|(k, v)| k.contains("endpoint") && v.starts_with("http://")) {
@@ -88,6 +95,10 @@ pub(super) fn settings(url: &Url, uri: &str) -> Result<Settings> {
 /// Says whether a setting is the address of the store itself.
 pub(super) fn is_endpoint(name: &str) -> bool {
     matches!(name.strip_prefix("aws_").unwrap_or(name), "endpoint" | "endpoint_url" | "endpoint_url_s3")
+}
+
+fn is_server(address: &str) -> bool {
+    Url::parse(address).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
 /// Puts the settings of an address in place of those of the environment. Credentials are a whole: with one that the
