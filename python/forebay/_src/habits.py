@@ -61,7 +61,7 @@ METHODS: Mapping[str, str] = {
 _ROWS = "use pyarrow, pandas or Polars on the files of save(folder)"
 _BY_TOKENS = "write bucket_by_length('ids', [64, 128, 256], max_tokens=8192)"
 _COPY_PASTE = "zip the images with a permutation of them, and map: docs/recipes/detection.md#mosaic"
-_TFRECORD = "write save(folder, format='tfrecord')"
+_SAVED = "write save(folder, format='{}')"
 _BY_KEY = "write batch_by_key('key', 32) for batches of one key each; ds.describe() has statistics"
 _NOT_MISSING = "write filter(~fb.col('x').is_null())"
 _LABELS = "a label is the place of its folder among the sorted names: sorted(os.listdir(root))"
@@ -158,19 +158,19 @@ ELSEWHERE: Mapping[str, str] = {
     "simple_copy_paste": _COPY_PASTE,
     "tail": "write ds[-5:]",
     "to_arrow": _ROWS,
-    "to_csv": "write save(folder, format='csv')",
+    "to_csv": _SAVED.format("csv"),
     "to_dict": _ROWS,
     "to_dicts": "write list(ds)",
     "to_iter_dataset": _BY_INDEX,
     "to_iterable_dataset": _BY_INDEX,
-    "to_json": "write save(folder, format='jsonl')",
+    "to_json": _SAVED.format("jsonl"),
     "to_list": "write list(ds)",
     "to_numpy": "batches are NumPy arrays; all samples in one are ds.batch(len(ds))[0]",
     "to_pandas": _ROWS,
     "to_parquet": "write save(folder, format='parquet')",
     "to_polars": _ROWS,
-    "to_tfrecord": _TFRECORD,
-    "to_tfrecords": _TFRECORD,
+    "to_tfrecord": _SAVED.format("tfrecord"),
+    "to_tfrecords": _SAVED.format("tfrecord"),
     "to_tensor": "write normalize(column, mean=[0, 0, 0], std=[1, 1, 1], layout='CHW'), and to_torch() at the end",
     "to_tuple": "write select('jpg', 'cls'): samples are dictionaries",
     "to_pylist": "write list(ds)",
@@ -185,11 +185,11 @@ ELSEWHERE: Mapping[str, str] = {
     "with_length": "leave it out: cardinality counts the samples",
     "with_options": "leave it out: explain() shows what is chosen here",
     "with_transform": "write map(fn)",
-    "write_csv": "write save(folder, format='csv')",
-    "write_json": "write save(folder, format='jsonl')",
-    "write_ndjson": "write save(folder, format='jsonl')",
+    "write_csv": _SAVED.format("csv"),
+    "write_json": _SAVED.format("jsonl"),
+    "write_ndjson": _SAVED.format("jsonl"),
     "write_parquet": "write save(folder, format='parquet')",
-    "write_tfrecords": _TFRECORD,
+    "write_tfrecords": _SAVED.format("tfrecord"),
     "write_webdataset": "write save(folder, format='tar')",
 }
 

@@ -51,7 +51,7 @@ SAME_JOB = (
     "each iteration of a job begins with its first batch (keep one iterator, it = job.iter(), and take n batches of it "
     "with itertools.islice(it, n))"
 )
-THERE = "a job begins at epoch 0, whatever its name is (write distribute(job=..., epochs=n) for one job of n epochs)"
+THERE = "a job of any name begins at epoch 0 (write distribute(job=..., epochs=n) for one job of n epochs)"
 
 
 def note_start(pipeline: _native.Pipeline, options: tuple[Hashable, ...], write: str) -> None:
