@@ -6,5 +6,6 @@ pub(super) mod memory;
 pub(super) mod numpy;
 mod objects;
 pub(super) mod rows;
+pub(super) mod schema_errors;
 pub(super) mod taken;
 pub(super) mod values;
