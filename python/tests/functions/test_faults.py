@@ -83,7 +83,7 @@ FAULTS = {
     "exited with code 3": leaves_at_once,
     "SIGSEGV": crashes,
     "SIGKILL": is_killed,
-    "no answer within 0.5 s": hangs,
+    "no answer within 2": hangs,
     "MemoryError": wants_everything,
     "exited with code 5": forks_and_dies,
 }
@@ -92,7 +92,11 @@ FAULTS = {
 @pytest.mark.parametrize("says", FAULTS)
 def test_a_function_that_harms_its_process_is_named_and_left_out(says, service):
     """On a service and in processes of this one; another job of the same workers is not affected."""
-    ds = fb.range(100).map(FAULTS[says], schema=SCHEMA, name="step", timeout=0.5 if "0.5" in says else 60).batch(10)
+    ds = (
+        fb.range(100)
+        .map(FAULTS[says], schema=SCHEMA, name="step", timeout=2 if FAULTS[says] is hangs else 60)
+        .batch(10)
+    )
     other = fb.range(3000).shuffle().map(lambda row: row, schema=SCHEMA).batch(50)
     seen: list = []
     reader = threading.Thread(
@@ -342,9 +346,9 @@ def test_what_depends_on_more_than_the_sample_is_warned_of(service):
         it = read()
         with pytest.warns(fb.NonDeterministicWarning, match=r"op: (map|filter) \((counter|clock|coin)\)") as caught:
             list(it)
-        assert len(caught) == 1
-        assert "test_faults.py" in str(caught[0].message)
-        assert "rng" in str(caught[0].message)
+        [warning] = [each for each in caught if issubclass(each.category, fb.NonDeterministicWarning)]
+        assert "test_faults.py" in str(warning.message)
+        assert "rng" in str(warning.message)
         assert it.skipped == []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
