@@ -179,6 +179,16 @@ def test_no_exception_comes_into_a_function_when_its_iterator_is_closed():
 
 
 def test_importing_is_light():
-    code = "import sys, forebay; print(sorted({'cloudpickle', 'torch', 'pyarrow', 'PIL'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    """Above all in the processes of functions, dispatchers and workers, of which there are many."""
+    heavy = "{'cloudpickle', 'torch', 'pyarrow', 'PIL'}"
+    code = f"""
+        import sys
+        from forebay._src.command_line import cli
+        from forebay._src.functions import function_host
+        print(sorted({{'numpy', 'forebay._src.public', *{heavy}}} & set(sys.modules)))
+        import forebay
+        forebay.range
+        print(sorted({heavy} & set(sys.modules)))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n[]\n"
