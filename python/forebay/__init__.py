@@ -26,7 +26,8 @@ else:
 
         # While `public` is loading it has no `__all__`, and imports modules of this package.
         names = getattr(public, "__all__", [])
-        globals().update({each: getattr(public, each) for each in names})
+        for each in names:
+            globals().setdefault(each, getattr(public, each))
         if hasattr(public, name):
             return getattr(public, name)
         raise habits.missing("forebay", name, {**habits.FUNCTIONS, **habits.READERS, **habits_formats.FORMATS}, names)
