@@ -61,7 +61,7 @@ METHODS: Mapping[str, str] = {
 _ROWS = "use pyarrow, pandas or Polars on the files of save(folder)"
 _BY_TOKENS = "write bucket_by_length('ids', [64, 128, 256], max_tokens=8192)"
 _COPY_PASTE = "zip the images with a permutation of them, and map: docs/recipes/detection.md#mosaic"
-_NOT_WRITTEN = "TFRecord files are read, and not written: write save(folder, format='parquet')"
+_SAVED = "write save(folder, format='{}')"
 _LEFT_OUT = "leave it out: threads and prefetching are chosen here"
 _BY_INDEX = "leave it out: one class is read from its start and by index"
 _SHARE = "filter(lambda row, rng: rng.random() < share[row['label']]) keeps a share of each class"
@@ -140,18 +140,18 @@ ELSEWHERE: Mapping[str, str] = {
     "state_dict": "iterators have states: it = ds.iter(); it.state_dict()",
     "simple_copy_paste": _COPY_PASTE,
     "to_arrow": _ROWS,
-    "to_csv": _ROWS,
+    "to_csv": _SAVED.format("csv"),
     "to_dict": _ROWS,
     "to_iter_dataset": _BY_INDEX,
     "to_iterable_dataset": _BY_INDEX,
-    "to_json": _ROWS,
+    "to_json": _SAVED.format("jsonl"),
     "to_list": "write list(ds)",
     "to_numpy": "batches are NumPy arrays; all samples in one are ds.batch(len(ds))[0]",
     "to_pandas": _ROWS,
     "to_parquet": "write save(folder, format='parquet')",
     "to_polars": _ROWS,
-    "to_tfrecord": _NOT_WRITTEN,
-    "to_tfrecords": _NOT_WRITTEN,
+    "to_tfrecord": _SAVED.format("tfrecord"),
+    "to_tfrecords": _SAVED.format("tfrecord"),
     "to_tensor": "write normalize(column, mean=[0, 0, 0], std=[1, 1, 1], layout='CHW'), and to_torch() at the end",
     "to_tuple": "write select('jpg', 'cls'): samples are dictionaries",
     "to_pylist": "write list(ds)",
@@ -164,10 +164,10 @@ ELSEWHERE: Mapping[str, str] = {
     "with_length": "leave it out: cardinality counts the samples",
     "with_options": "leave it out: explain() shows what is chosen here",
     "with_transform": "write map(fn)",
-    "write_csv": _ROWS,
-    "write_json": _ROWS,
+    "write_csv": _SAVED.format("csv"),
+    "write_json": _SAVED.format("jsonl"),
     "write_parquet": "write save(folder, format='parquet')",
-    "write_tfrecords": _NOT_WRITTEN,
+    "write_tfrecords": _SAVED.format("tfrecord"),
     "write_webdataset": "write save(folder, format='tar')",
 }
 

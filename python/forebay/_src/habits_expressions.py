@@ -48,7 +48,7 @@ TEXTS: Mapping[str, str] = {
     "extract": _BY_PATTERN,
     "extract_all": _BY_PATTERN,
     "findall": _BY_PATTERN,
-    "fullmatch": "write match(pattern + '$')",
+    "fullmatch": "write match(f'(?:{pattern})$')",
     "get": "write slice(i, i + 1)",
     "head": "write slice(0, n)",
     "join": "of a list of texts, write x.list.join(separator)",

@@ -46,7 +46,7 @@ ANEW = (
     "a new dataset for a framework begins at epoch 0 (make it once, before the loop over epochs, for each of its "
     "iterations is the next epoch; or call set_epoch(e), also with 0 where the same batches are intended)"
 )
-THERE = "a job begins at epoch 0, whatever its name is (write distribute(job=..., epochs=n) for one job of n epochs)"
+THERE = "a job of any name begins at epoch 0 (write distribute(job=..., epochs=n) for one job of n epochs)"
 
 
 def note_start(pipeline: _native.Pipeline, options: tuple[Hashable, ...], write: str) -> None:
