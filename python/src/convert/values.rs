@@ -11,9 +11,7 @@ use arrow_array::{ArrayRef, LargeBinaryArray, LargeStringArray, make_array};
 use arrow_buffer::{Buffer, MutableBuffer, NullBuffer};
 use arrow_data::ArrayData;
 use forebay_core::{Error, ErrorKind};
-use forebay_data::{
-    DType, Field, Kind, Ragged, Schema, TextLists, VariableTensorBuilder, tensor_shape_of_row, tensor_values,
-};
+use forebay_data::{DType, Field, Kind, Ragged, TextLists, VariableTensorBuilder, tensor_shape_of_row, tensor_values};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyEllipsis, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
@@ -21,8 +19,8 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyEllipsis, PyFloat, PyInt, PyLi
 use crate::convert::masks::{self, Masks};
 use crate::convert::memory::Memory;
 use crate::convert::numpy::{NumPy, shape_of};
-use crate::convert::schema_errors::{masked, wrong, wrong_batch};
-use crate::errors::{from_exception, raise};
+use crate::convert::schema_errors::{describe, masked, wrong, wrong_batch};
+use crate::errors::raise;
 
 /// Rows of this size together are stacked by NumPy in one call, which costs a copy and saves a call for each row.
 const STACKED_BYTES_MAX: usize = 1 << 16;
