@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import os
-import sys
 import tarfile
 import time
 import urllib.parse
@@ -20,26 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from buckets import credentials, put, s3_server
-from cores import MOST, Cores
 from pictures import encoded, picture
-
-#: What other programs take of the cores while a test runs that measures them.
-CORES = pytest.StashKey[Cores]()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
-    """A test that measures cores is skipped if it fails while other programs use them."""
-    report = yield
-    if call.when == "setup" and item.get_closest_marker("alone") and sys.platform == "linux":
-        item.stash[CORES] = Cores()
-    elif call.when == "call" and report.failed and CORES in item.stash:
-        others = item.stash[CORES].share_of_others()
-        if others > MOST:
-            path, line, _ = item.location
-            said = f"Skipped: it failed while other programs used {others:.0%} of the cores: {call.excinfo}"
-            report.outcome, report.longrepr = "skipped", (path, line, said)
-    return report
 
 
 @pytest.fixture(autouse=True, scope="session")
