@@ -33,6 +33,7 @@ from forebay._src.iteration.ranks import RanksWarning
 from forebay._src.iteration.repeats import RepeatedEpochWarning
 from forebay._src.iteration.saving import Saved
 from forebay._src.iteration.trace import Trace, trace
+from forebay._src.ragged import Ragged
 from forebay._src.schema import Column, Schema
 from forebay._src.service.security import Tls
 from forebay._src.service.service import Service, connect, up
@@ -67,6 +68,7 @@ __all__ = [
     "Distributed",
     "Expr",
     "Headspace",
+    "Ragged",
     "RanksWarning",
     "RepeatedEpochWarning",
     "Saved",

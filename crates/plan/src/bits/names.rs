@@ -44,6 +44,7 @@ const ARGUMENTS: &[(&str, &str, Option<&str>)] = &[
     ("op normalize", "/layout", Some("CTHW")),
     ("op pack", "/along", None),
     ("op pack", "/cu_seqlens", None),
+    ("op padded_batch", "/ragged", None),
     ("op part", "/from", None),
     ("source combined", "/how/interleave", None),
     ("source combined", "/how/mix/changes", None),
