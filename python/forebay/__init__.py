@@ -20,7 +20,7 @@ from forebay._src import habits_formats as _habits_formats
 from forebay._src.command_line.quality import ShuffleQuality
 from forebay._src.dataset import Dataset
 from forebay._src.describe.result import ColumnStatistics, Statistics
-from forebay._src.expr.expr import Expr, coalesce, col, lit, stack, where
+from forebay._src.expr.expr import Expr, coalesce, col, concat_list, lit, stack, where
 from forebay._src.expr.expr_texts import concat_str, format
 from forebay._src.functions.tolerance import NonDeterministicWarning, SkippedSample
 from forebay._src.functions.user_errors import SkipSample
@@ -87,6 +87,7 @@ __all__ = [
     "callbacks",
     "coalesce",
     "col",
+    "concat_list",
     "concat_str",
     "concatenate",
     "connect",

@@ -35,6 +35,8 @@ class Ragged:
     """
 
     __slots__ = ("offsets", "values")
+    values: Any
+    offsets: Any
 
     def __init__(self, values: Any, offsets: Any) -> None:
         self.values, self.offsets = np.asarray(values), np.asarray(offsets, np.int32)

@@ -35,6 +35,7 @@ const TAGS: [&str; 4] = ["op", "source", "expr", "fn"];
 /// new. A pipeline without the argument does not store it.
 const ARGUMENTS: &[(&str, &str, Option<&str>)] = &[
     ("fn get", "/default", None),
+    ("fn to_time", "/format", None),
     ("op bucket_by_length", "/max_tokens", None),
     ("op crop", "/corner", None),
     ("op decode_image", "/exif", None),

@@ -110,7 +110,7 @@ class RowOps(Base):
 
     def _declared(self, fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Returns the columns of a function: behind a batch without ragged columns, rows of a batch have one shape."""
-        schema = self.schema
+        schema = cast("Dataset", self).schema
         if not schema.padded:
             return fields
         uniform = {field["name"] for field in fields if None in field.get("shape", ())}
