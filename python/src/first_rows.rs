@@ -83,7 +83,13 @@ fn first(rows: usize) -> Node {
 /// may have other lengths in the next batch, so a trial pads them.
 fn one_batch(op: &Op, rows: usize, schema: &Schema) -> Option<Op> {
     let all = ops::Batch { size: rows, drop_remainder: false };
-    let padded = |padding| ops::PaddedBatch { size: rows, drop_remainder: false, padding: Some(padding), valid: None };
+    let padded = |padding| ops::PaddedBatch {
+        size: rows,
+        drop_remainder: false,
+        padding: Some(padding),
+        valid: None,
+        ragged: Vec::new(),
+    };
     match op {
         Op::Batch(_) if all.stacks(schema) => Some(Op::PaddedBatch(padded(ops::Padding::default()))),
         Op::Batch(_) => Some(Op::Batch(all)),

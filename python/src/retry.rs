@@ -96,5 +96,5 @@ pub(crate) fn record_row<'py>(
     part: Option<&str>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let chunk = guard(py, || Failed::of(&Graph::from_json(graph)?, part, Seed(0))?.read(record))?;
-    Columns::of(py, chunk)?.row(py, 0)
+    Columns::by_row(py, chunk)?.row(py, 0)
 }

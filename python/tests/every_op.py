@@ -186,10 +186,15 @@ def batched(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
     if not lists or rng.random() < 0.15:
         plain = [name for name in ds.schema if name not in lists]
         return ds.select(plain).batch(size, drop_remainder=drop, pad_last=not drop and rng.random() < 0.2)
+    if rng.random() < 0.25:
+        return ds.batch(size, drop_remainder=drop, ragged=True)
     column = rng.choice(lists)
     fixed = {"pad_to": {column: rng.randint(1, 4)}, "truncate": [column]}
     length: dict[str, Any] = rng.choice([{}, fixed, {"multiple_of": rng.randint(1, 5)}])
-    return ds.batch(size, drop_remainder=drop, pad=rng.choice([0, 7]), lengths={column: "length"}, **length)
+    others = [name for name in lists if name != column and ds.schema[name].dtype != "string"]
+    ragged = [name for name in others if rng.random() < 0.3]
+    options: dict[str, Any] = {"pad": rng.choice([0, 7]), "lengths": {column: "length"}, "ragged": ragged, **length}
+    return ds.batch(size, drop_remainder=drop, **options)
 
 
 def branch(family: str, folder: Path, rng: random.Random, keep: str | None, place: random.Random) -> fb.Dataset:

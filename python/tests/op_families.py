@@ -192,6 +192,12 @@ TEXT_OPS: list[Op] = [
         lambda rng: TEXT.match("[a-z]+") == TEXT.search(r"\d"),
         lambda rng: TEXT.split(" ", rng.randint(-2, 2)),
         lambda rng: TEXT.split(" "),
+        lambda rng: TEXT.split(*rng.choice([(), (None, rng.randint(-2, 2))])),
+        lambda rng: TEXT.replace(rng.choice(["t(i)d", "[a-e]+", " $"]), r"<\g<0>>", regex=True),
+        lambda rng: TEXT.extract(r"(\w+) (?P<next>\w+)", rng.choice([0, 1, "next"])),
+        lambda rng: TEXT.findall(rng.choice(["[aeiou]", r"(\w)\b"])),
+        lambda rng: TEXT.split().list.lookup({"tide": 3, "ebb": 4}, default=rng.randint(0, 2)),
+        lambda rng: fb.concat_list(["word", TEXT.split(), fb.lit("end")]),
         lambda rng: fb.coalesce(WORD, fb.lit("none")),
         lambda rng: WORD.isin(["tide", "", "naïve"]),
         lambda rng: WORD.lookup({"tide": 1, "ebb": 5}, rng.choice([None, 0])),
@@ -201,6 +207,7 @@ TEXT_OPS: list[Op] = [
         lambda rng: fb.where(WORD == "tide", fb.lit("3.5"), fb.lit("-17")).str.to_float(),
         lambda rng: fb.where(WORD == "tide", fb.lit("11"), fb.lit("-17")).str.to_int(rng.choice([8, 10])),
         lambda rng: fb.where(ID % 2 == 0, fb.lit("2024-03-01T07:09"), fb.lit("1969-12-31")).str.to_time("us"),
+        lambda rng: fb.where(WORD == "tide", fb.lit("29 Feb 2024"), fb.lit("1 jan 1969")).str.to_time("s", "%d %b %Y"),
     ),
     lambda ds, rng: ds.fill_null("word", "none"),
     lambda ds, rng: ds.filter(WORD.is_null() | (WORD != "tide")),
@@ -298,6 +305,8 @@ LIST_OPS: list[Op] = [
         lambda rng: fb.col("names").list.get(rng.randint(-2, 2)),
         lambda rng: fb.stack([ID, ID * 2]),
         lambda rng: ID.one_hot(ROWS),
+        lambda rng: fb.concat_list([ID, "numbers", 0.5, fb.col("numbers").list.slice(0, 2)]),
+        lambda rng: fb.col("numbers").list.lookup({1: 0.5, 2: 1.5}, default=-1.0),
         lambda rng: ID.bucketize([5, 20], right=rng.random() < 0.5),
         lambda rng: ID.lookup({1: "one", 4: "four"}),
     ),
@@ -310,6 +319,7 @@ LIST_OPS: list[Op] = [
     lambda ds, rng: ds.check_finite(),
 ]
 UNITS = ["s", "ms", "us", "ns"]
+ANGLE = ID % 7 - 3
 
 
 def time_part(rng: random.Random) -> Any:
@@ -328,6 +338,11 @@ TIME_OPS: list[Op] = [
         lambda rng: fb.where(fb.col("s").is_null(), 0.5, (fb.col("s") / 1e9).abs().sqrt().log1p()),
         lambda rng: (fb.col("s") / 1e10).clip(-2, 2).exp().round() - (fb.col("s") / 1e9).floor(),
         lambda rng: (fb.col("ms").fill_null(-3) / 1e12).ceil().sign() + (abs(ID) + 1).log(),
+        lambda rng: fb.col("us").dt.strftime(rng.choice(["%Y-%m-%d %H:%M:%S.%f", "%a %d %B %I %p %j"])),
+        lambda rng: ANGLE.sin() + ANGLE.cos() * ANGLE.tan() - (ANGLE / 4).tanh() + ANGLE.degrees() - ANGLE.radians(),
+        lambda rng: (ANGLE / 4).arcsin() + (ANGLE / 4).arccos() - ANGLE.arctan() + ANGLE.arctan2(ID),
+        lambda rng: ANGLE.sinh() + ANGLE.cosh() + ANGLE.arcsinh() + (ID + 1).arccosh() + (ANGLE / 9).arctanh(),
+        lambda rng: (ID + 1).log2() - (ID + 1).log10() + ANGLE.exp2() + ANGLE.expm1() - ANGLE.cbrt(),
         lambda rng: (ID / 0 - ID / 0).is_nan() | (-(ID**2) < ID % 7) & (ID // 3 != 2),
     ),
     lambda ds, rng: ds.fill_null(dict.fromkeys(UNITS, 0)),

@@ -138,6 +138,7 @@ REFUSED = {
     "dimensions": (lambda: pipeline().to_jax(sharding=on_four_devices("data", "sequence")), "does not fit column 'id'"),
     "one column": (lambda: pipeline().to_jax(sharding={"x": on_four_devices("data")}), "has none for column 'id'"),
     "no sharding": (lambda: pipeline().to_jax(sharding="data"), "sharding='data' is no sharding"),
+    "ragged": (lambda: fb.from_dict({"x": [[1], []]}).batch(2, ragged=True).to_jax(), "'x' is int64.*and ragged"),
     "too far ahead": (lambda: pipeline().to_jax(prefetch=65), "prefetch=65 is out of range"),
 }
 

@@ -76,3 +76,35 @@ def test_times_are_those_of_polars_and_pandas(unit, tmp_path):
     assert [int(row["when"]) for row in read] == frame.select(pl.col("when").cast(pl.Int64))["when"].to_list()
     bound = dt.datetime(1999, 12, 31, 23)
     assert len(list(ds.filter(when < bound))) == len(frame.filter(pl.col("when") < bound))
+
+
+def test_patterns_words_and_joined_lists_are_those_of_polars():
+    rng = random.Random(4)
+    texts = ["".join(rng.choices("ab 1\té日", k=rng.randrange(9))) for _ in range(500)] + [None]
+    lists = [rng.choices(range(9), k=rng.randrange(4)) for _ in texts]
+    frame = pl.DataFrame({"x": texts, "l": lists, "n": [rng.randrange(9) for _ in texts]})
+    ds, x, of = fb.from_table(frame), fb.col("x").str, pl.col("x").str
+    pairs = [
+        (x.replace("(a)(1)?", r"<\2\g<1>>", regex=True), of.replace_all("(a)(1)?", "<${2}${1}>")),
+        (x.extract("(b)|1"), of.extract("(b)|1")),
+        (x.extract("[é日]", 0), of.extract("[é日]", 0)),
+        (x.findall("[ab]+"), of.extract_all("[ab]+")),
+        (fb.concat_list(["l", "n", fb.col("l").list.slice(0, 1)]), pl.concat_list("l", "n", pl.col("l").list.head(1))),
+    ]
+    for own, other in pairs:
+        want = frame.select(other.alias("y"))["y"].to_list()
+        made = [row["y"] for row in ds.with_column("y", own)]
+        assert [value.tolist() if isinstance(value, np.ndarray) else value for value in made] == want, str(own)
+    numbers = pl.DataFrame({"f": [rng.uniform(-1, 1) for _ in range(300)]})
+    real = ("sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "tanh", "cbrt", "degrees", "radians")
+    for name in real:
+        made = [row["y"] for row in fb.from_table(numbers).with_column("y", getattr(fb.col("f"), name)())]
+        np.testing.assert_allclose(made, numbers.select(getattr(pl.col("f"), name)())["f"], rtol=1e-15, atol=1e-16)
+    times = [dt.datetime(2000, 1, 1) + dt.timedelta(minutes=rng.randrange(10**7)) for _ in range(200)]
+    frame = pl.DataFrame({"when": times}, schema={"when": pl.Datetime("us")})
+    for format in ("%d/%m/%Y %H:%M", "%b %d, %Y %I:%M %p", "%Y-%j %H.%M"):
+        text = frame.select(pl.col("when").dt.strftime(format))["when"].to_list()
+        ds = fb.from_dict({"when": text}).with_column("t", WHEN.str.to_time("us", format))
+        ds = ds.with_column("again", fb.col("t").dt.strftime(format))
+        want = [(time - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1) for time in times]
+        assert [(int(row["t"]), row["again"]) for row in ds] == list(zip(want, text, strict=True))

@@ -99,6 +99,9 @@ def test_tf_data_iterates_over_epochs():
     assert (row[0].numpy(), row[1].shape) == (b"n\0%d" % want[0][0], want[0][0])
     batches = ds.select("n").batch(4, drop_remainder=True).to_tf(seed=2, columns="n")
     assert [b.shape for b in batches.repeat(2)] == [(4,)] * 4
+    ragged = ds.batch(4, ragged=True).to_tf(seed=2, columns="ragged")
+    assert ragged.element_spec == tf.RaggedTensorSpec([None, None], tf.float64, ragged_rank=1)
+    assert [b.to_list() for b in ragged] == [[[1.5] * n for n in want[0][at : at + 4]] for at in (0, 4, 8)]
     unknown = ds.filter(fb.col("n") > 3).to_tf()
     assert unknown.cardinality() == tf.data.UNKNOWN_CARDINALITY
     assert len(list(itertools.islice(unknown, 20))) == 6

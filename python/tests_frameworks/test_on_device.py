@@ -34,6 +34,30 @@ def same(left: dict, right: dict) -> None:
         assert np.array_equal(value.cpu().numpy(), np.asarray(other.cpu()))
 
 
+@pytest.mark.parametrize("device", [None, *DEVICES])
+def test_ragged_columns_are_tensors_that_move_together(device):
+    rows = [[1, 2], [], [3, 4, 5], [6]]
+    boxes = [np.full((len(row), 4), i, np.float32) for i, row in enumerate(rows)]
+    ds = fb.from_dict({"ids": rows, "boxes": boxes}).batch(3, ragged=True)
+    loader = torch.utils.data.DataLoader(ds.to_torch(device=device), batch_size=None)
+    batches = list(loader)
+    assert [len(batch["ids"]) for batch in batches] == [3, 1]
+    ids, found = batches[0]["ids"], batches[0]["boxes"]
+    assert ids.device == ids.offsets.device == torch.device(device or "cpu", 0 if device == "cuda" else None)
+    assert (ids.values.dtype, ids.offsets.dtype) == (torch.int64, torch.int32)
+    assert (ids.tolist(), found.tolist()) == (rows[:3], [box.tolist() for box in boxes[:3]])
+    nested = torch.nested.nested_tensor([torch.tensor(row) for row in rows[:3]], layout=torch.jagged, device=ids.device)
+    assert torch.equal(ids.to_nested().to_padded_tensor(7), nested.to_padded_tensor(7))
+    assert torch.equal(ids.to_padded(7), nested.to_padded_tensor(7))
+    weights = torch.rand(9, 3, device=ids.device)
+    bags = torch.nn.functional.embedding_bag(ids.values.int(), weights, ids.offsets[:-1])
+    means = [weights[row].mean(0) if row else torch.zeros(3, device=ids.device) for row in rows[:3]]
+    torch.testing.assert_close(bags, torch.stack(means))
+    half = found.to(torch.float16)
+    assert (half.dtype, half.offsets.dtype, half.copy()[2].shape) == (torch.float16, torch.int32, (3, 4))
+    assert [row.tolist() for row in np.asarray(ids)] == rows[:3]
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("layout", ["CHW", "HWC"])
 @pytest.mark.parametrize("channels", [1, 3])

@@ -57,6 +57,17 @@ impl Ragged {
         (self.starts[row + 1] - self.starts[row]) as usize / self.inner
     }
 
+    /// Returns the first dimension of all rows together.
+    pub fn steps(&self) -> usize {
+        (self.starts[self.rows()] - self.starts[0]) as usize / self.inner
+    }
+
+    /// Returns where each row begins in the first dimension of all rows together, and where the last one ends. The first
+    /// is 0.
+    pub fn offsets(&self) -> Vec<i32> {
+        self.starts.iter().map(|start| (start - self.starts[0]) / self.inner as i32).collect()
+    }
+
     /// Returns the bytes of a row's numbers.
     pub fn get(&self, row: usize) -> &[u8] {
         let at = |row: usize| (self.starts[row] - self.starts[0]) as usize * self.size;

@@ -229,10 +229,14 @@ fn describe_fused(fused: &FusedOp) -> String {
             format!("{}  ({group})", describe(&step.node.op))
         }
         FusedOp::Mix(step) => format!("{}  (for each batch)", describe(&step.node.op)),
-        FusedOp::Pad(step) if matches!(step.node.op, Op::Batch(_)) => {
-            format!("stack lists of one length: {}  (for each batch)", describe(&step.node.op))
+        FusedOp::Pad(step) => {
+            let how = match &step.node.op {
+                Op::Batch(_) => "stack lists of one length: ",
+                Op::PaddedBatch(batch) if !batch.ragged.is_empty() => "lists: ",
+                _ => "pad: ",
+            };
+            format!("{how}{}  (for each batch)", describe(&step.node.op))
         }
-        FusedOp::Pad(step) => format!("pad: {}  (for each batch)", describe(&step.node.op)),
         FusedOp::Table(Step { node, .. }) if matches!(node.op, Op::PaddedBatch(_)) => {
             "lengths of rows: checked, cut and told".to_owned()
         }

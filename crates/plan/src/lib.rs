@@ -66,8 +66,9 @@ pub use explain::{describe, explain};
 pub use graph::{Graph, Node, Site, WrittenOp};
 pub use on_error::OnError;
 pub use ops::expr::{
-    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Found, ItemDefault, Keys, Table, TimePart, TimeUnit, Unary,
-    ValueBound, ValueRange, Values, meet, promote, stack_dtype, text_pattern,
+    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Found, Group, ItemDefault, Keys, MONTHS, Pattern,
+    Replacement, Table, TimeItem, TimePart, TimeUnit, Unary, ValueBound, ValueRange, Values, WEEKDAYS, meet, promote,
+    stack_dtype, time_items,
 };
 pub use ops::{
     Access, Along, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Chat, Class, Clip, Corner, CorruptSpans,

@@ -34,7 +34,7 @@ METHODS: Mapping[str, str] = {
     "pad_or_trim": "write crop_audio(column, 30)",
     "padded_batch": "write batch(n, pad=0): pad= is padding_values, pad_to= padded_shapes",
     "random_split": "write split(0.9, seed=0)",
-    "ragged_batch": "write batch(n, pad=0, lengths=...), which pads and tells the lengths",
+    "ragged_batch": "write batch(n, ragged=True): a column of lists is a Ragged, with .values and .offsets",
     "rebatch": "give batch the size that you want",
     "remove_columns": "write drop(...)",
     "resample": "write resample_audio(column, 16000)",

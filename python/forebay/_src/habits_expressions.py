@@ -16,7 +16,11 @@ EXPRESSIONS: Mapping[str, str] = {
     "apply": "write map(fn, reads=['x'], writes=['y'])",
     "astype": "write cast('float32')",
     "between": "write (x >= a) & (x <= b)",
-    **dict.fromkeys(("cos", "sin", "tan", "tanh", "cumsum", "diff", "shift"), _BY_MAP),
+    "acos": "write arccos()",
+    "asin": "write arcsin()",
+    "atan": "write arctan()",
+    "atan2": "write y.arctan2(x)",
+    **dict.fromkeys(("cumsum", "diff", "shift"), _BY_MAP),
     **{name: _OF_TEXTS.format(f"{name}(...)") for name in ("contains", "ends_with", "lower", "match", "replace")},
     **{name: _OF_TEXTS.format(f"{name}(...)") for name in ("slice", "split", "starts_with", "strip", "upper")},
     "endswith": _OF_TEXTS.format("ends_with(...)"),
@@ -27,7 +31,7 @@ EXPRESSIONS: Mapping[str, str] = {
     "isna": "write is_null()",
     "isnull": "write is_null()",
     "map": "write map(fn, reads=['x'], writes=['y']); of a dictionary, lookup({...})",
-    "replace_strict": "write lookup({...})",
+    "replace_strict": "write lookup({...}), and list.lookup({...}, default=0) of the items of lists",
     **{name: _OF_ROWS.format(name) for name in ("max", "mean", "min", "sum")},
     "notna": "write ~x.is_null()",
     "notnull": "write ~x.is_null()",
@@ -35,20 +39,18 @@ EXPRESSIONS: Mapping[str, str] = {
     "where": "write fb.where(condition, yes, no)",
 }
 
-_BY_PATTERN = "write map(fn, reads=['x'], writes=['x']), where fn calls re.sub, re.search or re.findall"
-_READ_TIME = "write to_time('s') of ISO 8601; of other forms, map with datetime.strptime"
+_REPLACE = "write replace(pattern, new, regex=True) of a pattern; replace(old, new) replaces each old, letter by letter"
+_READ_TIME = "write to_time('s') of ISO 8601, and to_time('s', '%d/%m/%Y') of other forms"
 
 #: Of `.str`.
 TEXTS: Mapping[str, str] = {
     "cat": "write fb.concat_str([x, y]), or x + y",
-    "count": _BY_PATTERN,
-    "count_matches": _BY_PATTERN,
+    "count": "write findall(pattern).len()",
+    "count_matches": "write findall(pattern).len()",
     "decode": "write x.cast(str) of bytes",
     "encode": "write x.cast(bytes)",
     "endswith": "write ends_with(text)",
-    "extract": _BY_PATTERN,
-    "extract_all": _BY_PATTERN,
-    "findall": _BY_PATTERN,
+    "extract_all": "write findall(pattern)",
     "fullmatch": "write match(f'(?:{pattern})$')",
     "get": "write slice(i, i + 1)",
     "head": "write slice(0, n)",
@@ -56,12 +58,12 @@ TEXTS: Mapping[str, str] = {
     "len_bytes": "write x.cast(bytes).len()",
     "len_chars": "write len()",
     "lstrip": "strip() is of both ends; of one, write map",
-    "replace_all": f"replace(old, new) replaces each old, letter by letter; of a pattern, {_BY_PATTERN}",
+    "replace_all": _REPLACE,
     "rstrip": "strip() is of both ends; of one, write map",
     "startswith": "write starts_with(text)",
     "strip_chars": "write strip(chars)",
     "strptime": _READ_TIME,
-    "sub": _BY_PATTERN,
+    "sub": _REPLACE,
     "tail": "write slice(-n)",
     "to_date": _READ_TIME,
     "to_datetime": _READ_TIME,
@@ -72,6 +74,7 @@ TEXTS: Mapping[str, str] = {
 
 #: Of `.list`.
 LISTS: Mapping[str, str] = {
+    "concat": "write fb.concat_list(['x', 'y'])",
     "eval": _BY_MAP,
     "explode": "write ds.explode('x')",
     "first": "write get(0)",
@@ -102,7 +105,7 @@ TIMES: Mapping[str, str] = {
     "quarter": "write (x.dt.month() + 2) // 3",
     "replace_time_zone": _UTC,
     "round": "write floor('15m')",
-    "strftime": _BY_MAP,
+    "to_string": "write strftime(format)",
     "timestamp": "a time is the number already",
     "total_seconds": "a difference counts the unit of its columns: x // 1_000_000 of 'us'",
     "truncate": "write floor('15m')",

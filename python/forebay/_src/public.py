@@ -10,7 +10,7 @@ from forebay._native import VERSION as __version__
 from forebay._src.command_line.quality import ShuffleQuality
 from forebay._src.dataset import Dataset
 from forebay._src.describe.result import ColumnStatistics, Statistics
-from forebay._src.expr.expr import Expr, coalesce, col, lit, stack, where
+from forebay._src.expr.expr import Expr, coalesce, col, concat_list, lit, stack, where
 from forebay._src.expr.expr_texts import concat_str, format
 from forebay._src.functions.tolerance import NonDeterministicWarning, SkippedSample
 from forebay._src.functions.user_errors import SkipSample
@@ -23,6 +23,7 @@ from forebay._src.iteration.ranks import RanksWarning
 from forebay._src.iteration.repeats import RepeatedEpochWarning
 from forebay._src.iteration.saving import Saved
 from forebay._src.iteration.trace import Trace, trace
+from forebay._src.ragged import Ragged
 from forebay._src.schema import Column, Schema
 from forebay._src.service.security import Tls
 from forebay._src.service.service import Service, connect, up
@@ -57,6 +58,7 @@ __all__ = [
     "Distributed",
     "Expr",
     "Headspace",
+    "Ragged",
     "RanksWarning",
     "RepeatedEpochWarning",
     "Saved",
@@ -75,6 +77,7 @@ __all__ = [
     "callbacks",
     "coalesce",
     "col",
+    "concat_list",
     "concat_str",
     "concatenate",
     "connect",

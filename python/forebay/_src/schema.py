@@ -56,6 +56,7 @@ class Schema(Mapping[str, Column]):
         batch_size: The rows of a batch; `None` where samples come one by one.
         padded: The columns with a dimension that differs from batch to batch, and is the same for all rows of a batch.
             In a batch such a column is one array.
+        ragged: The columns of lists that differ in length within a batch. In a batch such a column is a `Ragged`.
         times: The units of time columns: `"D"`, `"s"`, `"ms"`, `"us"` or `"ns"`, by column.
 
     >>> import forebay as fb
@@ -75,6 +76,11 @@ class Schema(Mapping[str, Column]):
         self.nullable = nullable
         self.batch_size = batch_size
         self.padded = padded
+        self.ragged = frozenset(
+            name
+            for name, (dtype, shape) in columns.items()
+            if batch_size is not None and shape[:1] == (None,) and None not in shape[1:] and dtype in NUMBERS
+        ).difference(padded)
         self.times = dict(times or {})
 
     @classmethod
@@ -104,6 +110,7 @@ class Schema(Mapping[str, Column]):
         """One line."""
         unit = {name: f" ({unit})" for name, unit in self.times.items()}
         missing = dict.fromkeys(self.nullable, "?")
+        unit |= dict.fromkeys(self.ragged, " (ragged)")
         parts = [f"{name}: {column}{missing.get(name, '')}{unit.get(name, '')}" for name, column in self.items()]
         return f"Schema({', '.join(parts)})" + (f" in batches of {self.batch_size}" if self.batch_size else "")
 

@@ -3,7 +3,8 @@
 //! | column | array |
 //! |---|---|
 //! | numbers, tensors of one shape | an array of that dtype over the engine's memory |
-//! | tensors of different shapes | an object array of arrays over the engine's memory; padded ones an array of that dtype |
+//! | lists of any length | a `Ragged` over the engine's memory; padded or stacked ones an array of that dtype |
+//! | other tensors of different shapes | an object array of arrays over the engine's memory; one array if they have one shape |
 //! | bytes, strings, lists of strings | an object array of `bytes`, `str`, lists; `None` where missing |
 //! | floats with missing values | NaN where missing |
 //! | other numbers that may be missing | `numpy.ma.MaskedArray` |
@@ -13,8 +14,9 @@
 
 use arrow_array::{Array, ArrayRef, LargeBinaryArray, LargeStringArray};
 use arrow_buffer::{Buffer, MutableBuffer, NullBuffer};
-use forebay_data::{Chunk, DType, Field, Kind, TextLists, tensor_shape_of_row, tensor_values};
+use forebay_data::{Chunk, DType, Field, Kind, Ragged, TextLists, tensor_shape_of_row, tensor_values};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::convert::masks::{self, Masks};
@@ -26,7 +28,8 @@ use crate::errors::raise;
 /// A column whose numbers are found but whose Arrow array is dropped, so that its buffer may have one owner.
 enum Numbers {
     Dense { buffer: Buffer, dtype: DType, shape: Vec<usize>, missing: Option<NullBuffer> },
-    Ragged { buffer: Buffer, dtype: DType, shapes: Vec<Vec<usize>> },
+    Lists { buffer: Buffer, dtype: DType, shape: Vec<usize>, offsets: Vec<i32> },
+    Different { buffer: Buffer, dtype: DType, shapes: Vec<Vec<usize>> },
     Objects(ArrayRef),
 }
 
@@ -40,12 +43,21 @@ pub(crate) struct Columns<'py> {
 }
 
 impl<'py> Columns<'py> {
-    /// Converts a chunk.
+    /// Converts a chunk whose columns are used as a whole.
     pub(crate) fn of(py: Python<'py>, chunk: Chunk) -> PyResult<Self> {
+        Self::with(py, chunk, true)
+    }
+
+    /// Converts a chunk whose rows are used one by one: lists are arrays, which are found faster than in a `Ragged`.
+    pub(crate) fn by_row(py: Python<'py>, chunk: Chunk) -> PyResult<Self> {
+        Self::with(py, chunk, false)
+    }
+
+    fn with(py: Python<'py>, chunk: Chunk, ragged: bool) -> PyResult<Self> {
         let np = NumPy::get(py)?;
         let schema = chunk.schema().clone();
         let rows = chunk.num_rows();
-        let found = schema.fields().iter().zip(chunk.columns()).map(|(f, c)| numbers(f, c));
+        let found = schema.fields().iter().zip(chunk.columns()).map(|(f, c)| numbers(f, c, ragged));
         let found = found.collect::<forebay_core::Result<Vec<_>>>().map_err(|e| raise(py, &e))?;
         drop(chunk);
         let arrays = schema.fields().iter().zip(found).map(|(f, n)| array(py, np, f, n)).collect::<PyResult<_>>()?;
@@ -82,7 +94,7 @@ impl<'py> Columns<'py> {
     }
 }
 
-fn numbers(field: &Field, column: &ArrayRef) -> forebay_core::Result<Numbers> {
+fn numbers(field: &Field, column: &ArrayRef, ragged: bool) -> forebay_core::Result<Numbers> {
     let Some(dtype) = field.kind.dtype() else { return Ok(Numbers::Objects(column.clone())) };
     let buffer = tensor_values(&field.kind, column)?;
     if let Some(inner) = field.kind.known_shape() {
@@ -90,13 +102,20 @@ fn numbers(field: &Field, column: &ArrayRef) -> forebay_core::Result<Numbers> {
         let missing = if field.nullable { column.nulls().cloned() } else { None };
         return Ok(Numbers::Dense { buffer, dtype, shape, missing });
     }
+    if let (true, false, Kind::Tensor { shape, .. }, Some(_)) =
+        (ragged, field.uniform, &field.kind, Ragged::inner(&field.kind))
+    {
+        let lists = Ragged::of(&field.kind, column)?;
+        let shape = std::iter::once(lists.steps()).chain(shape[1..].iter().flatten().copied()).collect();
+        return Ok(Numbers::Lists { buffer, dtype, shape, offsets: lists.offsets() });
+    }
     let shapes = (0..column.len()).map(|i| tensor_shape_of_row(&field.kind, column, i));
     let shapes = shapes.collect::<Result<Vec<_>, _>>()?;
     if let Some(inner) = shapes.first().filter(|first| field.uniform && shapes.iter().all(|shape| shape == *first)) {
         let shape = std::iter::once(column.len()).chain(inner.iter().copied()).collect();
         return Ok(Numbers::Dense { buffer, dtype, shape, missing: None });
     }
-    Ok(Numbers::Ragged { buffer, dtype, shapes })
+    Ok(Numbers::Different { buffer, dtype, shapes })
 }
 
 fn array<'py>(py: Python<'py>, np: &NumPy, field: &Field, numbers: Numbers) -> PyResult<Bound<'py, PyAny>> {
@@ -110,7 +129,13 @@ fn array<'py>(py: Python<'py>, np: &NumPy, field: &Field, numbers: Numbers) -> P
             let memory = Bound::new(py, Memory::of(buffer))?;
             np.view(py, memory.as_any(), dtype, &shape)
         }
-        Numbers::Ragged { buffer, dtype, shapes } => {
+        Numbers::Lists { buffer, dtype, shape, offsets } => {
+            let values = np.view(py, Bound::new(py, Memory::of(buffer))?.as_any(), dtype, &shape)?;
+            let rows = offsets.len();
+            let offsets = Bound::new(py, Memory::of(Buffer::from_vec(offsets)))?;
+            ragged_class(py)?.call1((values, np.view(py, offsets.as_any(), DType::Int32, &[rows])?))
+        }
+        Numbers::Different { buffer, dtype, shapes } => {
             let total = buffer.len() / dtype.size();
             let memory = Bound::new(py, Memory::of(buffer))?;
             let flat = np.view(py, memory.as_any(), dtype, &[total])?;
@@ -127,6 +152,12 @@ fn array<'py>(py: Python<'py>, np: &NumPy, field: &Field, numbers: Numbers) -> P
         }
         Numbers::Objects(column) => objects(py, np, &column),
     }
+}
+
+/// Returns the class of columns of lists.
+pub(crate) fn ragged_class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    CLASS.import(py, "forebay._src.ragged", "Ragged")
 }
 
 fn with_missing<'py>(

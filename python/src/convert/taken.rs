@@ -12,6 +12,7 @@ use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple,
 };
 
+use crate::convert::arrays::ragged_class;
 use crate::convert::masks;
 use crate::convert::memory::Memory;
 use crate::convert::numpy::NumPy;
@@ -93,6 +94,9 @@ fn one<'py>(value: Bound<'py, PyAny>, is_alone: bool, depth: usize) -> PyResult<
     }
     if value.is_instance_of::<PyString>() || np.is_scalar(&value)? {
         return Ok(value);
+    }
+    if value.is_instance(ragged_class(py)?)? {
+        return value.call_method0(intern!(py, "copy"));
     }
     // SAFETY: a live object, and the GIL is held.
     let is_buffer = unsafe { pyo3::ffi::PyObject_CheckBuffer(value.as_ptr()) } == 1;

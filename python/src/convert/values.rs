@@ -16,6 +16,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyEllipsis, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
 
+use crate::convert::arrays::ragged_class;
 use crate::convert::masks::{self, Masks};
 use crate::convert::memory::Memory;
 use crate::convert::numpy::{NumPy, shape_of};
@@ -84,6 +85,8 @@ fn missing_as_none<'v, 'py>(
 pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows: usize) -> PyResult<ArrayRef> {
     let py = value.py();
     let np = NumPy::get(py)?;
+    let lists = if value.is_instance(ragged_class(py)?)? { Some(np.asarray(value)?) } else { None };
+    let value = lists.as_ref().unwrap_or(value);
     let too_few = |n: usize| {
         let message = format!("returned {n} rows for column {:?} of a batch of {rows}", field.name);
         raise(

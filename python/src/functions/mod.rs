@@ -146,7 +146,8 @@ impl PyFunctions {
     ) -> Result<Vec<T>> {
         let ids = input.ids();
         let callable = self.load(py, pickle)?;
-        let columns = Columns::of(py, input.clone()).map_err(|e| from_exception(py, &e))?;
+        let of = if function.batched { Columns::of } else { Columns::by_row };
+        let columns = of(py, input.clone()).map_err(|e| from_exception(py, &e))?;
         let generators =
             randomness.map(|r| Ok((generators(py)?, r))).transpose().map_err(|e: PyErr| from_exception(py, &e))?;
         let rows = if function.batched { 1 } else { columns.rows() };

@@ -7,6 +7,7 @@ use forebay_data::{DType, Field, Kind};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
 
+use crate::convert::arrays::ragged_class;
 use crate::convert::masks::{self, Masks};
 use crate::convert::numpy::NumPy;
 use crate::convert::numpy::shape_of;
@@ -127,6 +128,12 @@ pub(crate) fn fields_of_batch(batch: &Bound<'_, PyAny>, seen: RowsSeen) -> PyRes
 
 fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>, seen: RowsSeen) -> PyResult<Field> {
     let py = value.py();
+    if value.is_instance(ragged_class(py)?)? {
+        let values = np.asarray(&value.getattr("values")?)?;
+        let mut field = Field::new(name.clone(), kind_of(&name, &values)?);
+        open(&mut field);
+        return Ok(field);
+    }
     let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
     if !is_list {
         let array = np.asarray(value)?;

@@ -100,10 +100,10 @@ impl NativeIterator {
     /// Returns the next batch as a dictionary, or a list of single samples; `None` at the end.
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some((batched, chunk)) = self.deliver(py)? else { return Ok(None) };
-        let columns = Columns::of(py, chunk)?;
         if batched {
-            return Ok(Some(columns.dict(py)?.into_any()));
+            return Ok(Some(Columns::of(py, chunk)?.dict(py)?.into_any()));
         }
+        let columns = Columns::by_row(py, chunk)?;
         let rows: Vec<Bound<'py, PyDict>> = (0..columns.rows()).map(|i| columns.row(py, i)).collect::<PyResult<_>>()?;
         Ok(Some(PyList::new(py, rows)?.into_any()))
     }

@@ -72,8 +72,10 @@ def test_a_name_has_one_advice():
         (fb, "concat", "fb.concatenate([a, b])"),
         (fb, "text_dataset_from_directory", ".lookup({'neg': 0, 'pos': 1}, default=-1)"),
         (fb, "audio_dataset_from_directory", "decode_audio('bytes', sample_rate=16000)"),
-        (fb.col("x"), "cos", "map(fn, reads=['x'], writes=['y'])"),
-        (fb.col("x").str, "strptime", "datetime.strptime"),
+        (fb.col("x"), "shift", "map(fn, reads=['x'], writes=['y'])"),
+        (fb.col("x"), "atan2", "y.arctan2(x)"),
+        (fb.col("x").str, "strptime", "to_time('s', '%d/%m/%Y')"),
+        (fb.col("x").str, "replace_all", "replace(pattern, new, regex=True)"),
         (fb.col("x").list, "head", "slice(0, n)"),
         (fb.col("x").dt, "dayofweek", "weekday()"),
         (fb.range(1).distribute("host:1", job="x"), "state_dict", "it = iter(ds.distribute(...)); it.state_dict"),
@@ -120,8 +122,8 @@ def test_a_wrong_call_of_any_function_says_what_to_write(owner):
         (lambda: fb.range(1).tokenize("id", "x", stride=128), "tokenizer.encode(text).overflowing"),
         (lambda: fb.range(1).drop(columns=["id"]), 'drop("a", "b")'),
         (lambda: fb.col("price") > decimal.Decimal("12.5"), "x.cast('float64')"),
-        (lambda: fb.col("x").str.split(), "text.split()"),
-        (lambda: fb.col("x").str.replace("a.", "", regex=True), "re.sub"),
+        (lambda: fb.col("x").str.split(n=1), "split(',', index) for one part"),
+        (lambda: fb.col("x").str.contains("a.", regex=True), "search(pattern)"),
     ],
 )
 def test_arguments_of_other_libraries_say_what_to_write(call, says):

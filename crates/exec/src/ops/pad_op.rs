@@ -29,13 +29,13 @@ impl PadOp {
         let op = match &self.step.node.op {
             Op::PaddedBatch(op) => op,
             Op::Batch(_) => {
-                check_lengths(batch)?;
+                check_lengths(batch, &[])?;
                 return batch.with_columns(self.step.schema.clone(), batch.columns().to_vec());
             }
             _ => return Err(Error::internal("an op that makes no batches")),
         };
         if op.padding.is_none() {
-            check_lengths(batch)?;
+            check_lengths(batch, &op.ragged)?;
         }
         let rows = batch.num_rows();
         let filled = filled_up(op, batch)?;
@@ -61,14 +61,14 @@ impl PadOp {
     }
 }
 
-/// Refuses lists of different lengths.
-fn check_lengths(batch: &Chunk) -> Result<()> {
+/// Refuses lists of different lengths in columns that are not ragged.
+fn check_lengths(batch: &Chunk, ragged: &[String]) -> Result<()> {
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-        if Ragged::inner(&field.kind).is_none() {
+        if Ragged::inner(&field.kind).is_none() || ragged.contains(&field.name) {
             continue;
         }
         let rows = Ragged::of(&field.kind, column)?;
-        let hint = "give pad=0 to pad them to the longest, use bucket_by_length, or drop the column";
+        let hint = "give pad=0 to pad them to the longest, ragged=True to keep their lengths, or drop the column";
         let mut one = OneShape::new(field, hint);
         for row in 0..rows.rows() {
             one.check(vec![rows.len_of(row)], batch.ids()[row].sample)?;

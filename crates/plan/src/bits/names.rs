@@ -35,6 +35,7 @@ const TAGS: [&str; 4] = ["op", "source", "expr", "fn"];
 /// new. A pipeline without the argument does not store it.
 const ARGUMENTS: &[(&str, &str, Option<&str>)] = &[
     ("fn get", "/default", None),
+    ("fn to_time", "/format", None),
     ("op bucket_by_length", "/max_tokens", None),
     ("op crop", "/corner", None),
     ("op decode_image", "/exif", None),
@@ -44,6 +45,7 @@ const ARGUMENTS: &[(&str, &str, Option<&str>)] = &[
     ("op normalize", "/layout", Some("CTHW")),
     ("op pack", "/along", None),
     ("op pack", "/cu_seqlens", None),
+    ("op padded_batch", "/ragged", None),
     ("op part", "/from", None),
     ("source arrow", "/empty_lists", None),
     ("source combined", "/how/interleave", None),

@@ -83,7 +83,7 @@ impl Times {
     fn unit_of(&self, value: &Expr) -> Option<TimeUnit> {
         match value {
             Expr::Col { name } => self.0.get(name).copied(),
-            Expr::Call { call: Call::ToTime { unit }, .. } => Some(*unit),
+            Expr::Call { call: Call::ToTime { unit, .. }, .. } => Some(*unit),
             Expr::FillNull { arg, .. } => self.unit_of(arg),
             // A time and a span.
             Expr::Binary { op: Binary::Add | Binary::Sub, left, right } => {

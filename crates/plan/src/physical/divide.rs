@@ -292,7 +292,7 @@ fn pads(op: &Op, input: &Schema) -> Option<ops::PaddedBatch> {
         Op::PaddedBatch(batch) => Some(batch.clone()),
         Op::Batch(batch) if batch.stacks(input) => {
             let ops::Batch { size, drop_remainder } = *batch;
-            Some(ops::PaddedBatch { size, drop_remainder, padding: None, valid: None })
+            Some(ops::PaddedBatch { size, drop_remainder, padding: None, valid: None, ragged: Vec::new() })
         }
         _ => None,
     }

@@ -34,7 +34,7 @@ from forebay._src.expr.expr_operators import ExprOperators, in_parentheses
 from forebay._src.expr.expr_times import Times, resolved
 from forebay._src.usage import explained, name_methods
 
-__all__ = ["Expr", "coalesce", "col", "lit", "stack", "where"]
+__all__ = ["Expr", "coalesce", "col", "concat_list", "lit", "stack", "where"]
 
 ExprLike: TypeAlias = Union["Expr", bool, int, float, str]
 """The other operand of an operator: an expression, or a single value of Python or NumPy."""
@@ -182,8 +182,8 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
     def str(self) -> TextFunctions:
         """Functions of strings.
 
-        They are ``lower upper strip slice contains starts_with ends_with replace match search split to_int to_float
-        to_time len``.
+        They are ``lower upper strip slice contains starts_with ends_with replace match search extract findall split
+        to_int to_float to_time len``.
 
         >>> import forebay as fb
         >>> fb.col("name").str.strip().str.lower()
@@ -193,7 +193,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
 
     @property
     def list(self) -> ListFunctions:
-        """Functions of lists and arrays: ``get slice sum mean min max len``; of lists of strings ``contains join``.
+        """Functions of lists and arrays: ``get slice lookup sum mean min max len``; of strings ``contains join``.
 
         >>> import forebay as fb
         >>> fb.col("ids").list.slice(0, 512).list.sum()
@@ -203,7 +203,9 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
 
     @property
     def dt(self) -> Times:
-        """Functions of times: ``year month day ordinal_day weekday hour minute second floor``, and comparisons.
+        """Functions of times, and comparisons with times of Python.
+
+        They are ``year month day ordinal_day weekday hour minute second floor strftime``.
 
         A column of times of Arrow and Parquet files has its unit. For other numbers a call names it:
         ``.dt("ms")``, with ``D``, ``s``, ``ms``, ``us`` or ``ns``.
@@ -326,6 +328,33 @@ def stack(parts: Sequence[ExprLike]) -> Expr:
     """
     args = [col(part) if isinstance(part, str) else lit(part) for part in parts]
     return _join(args, {"expr": "stack", "count": len(args)}, f"stack([{', '.join(map(str, args))}])")
+
+
+@explained('concat_list([fb.col("a"), fb.col("b")])')
+def concat_list(parts: Sequence[ExprLike]) -> Expr:
+    """Joins lists of a row, one after another, as polars' `concat_list`; a single value is a list of one.
+
+    Args:
+        parts: Expressions of lists or single values, or column names; a text is `fb.lit(text)`. Numbers get one dtype,
+            as in arithmetic. Items of lists have one shape.
+
+    Returns:
+        A list for each row. A list that is missing makes it missing, and a number that is missing is an error of the
+        row.
+
+    >>> import forebay as fb
+    >>> ds = fb.from_dict({"ids": [[5, 6], [7]]})
+    >>> [row["ids"].tolist() for row in ds.with_column("ids", fb.concat_list([1, "ids", 2]))]
+    [[1, 5, 6, 2], [1, 7, 2]]
+    """
+    args = [col(part) if isinstance(part, str) else lit(part) for part in parts]
+    return _join(args, {"expr": "concat_list", "count": len(args)}, f"concat_list([{', '.join(map(str, args))}])")
+
+
+def arctan2(y: ExprLike, x: ExprLike) -> Expr:
+    """Returns the angle of a point."""
+    parts = [lit(y), lit(x)]
+    return _join(parts, {"expr": "binary", "op": "arctan2"}, f"arctan2({parts[0]}, {parts[1]})")
 
 
 def _make(parts: tuple[dict[str, Any], ...], text: str) -> Expr:

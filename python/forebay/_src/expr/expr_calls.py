@@ -96,6 +96,10 @@ class TextFunctions(_Functions):
         """
         return self._call("str", "slice", (start, stop), {"fn": "substring", **_slice(start, stop)})
 
+    @explained(
+        regex="leave it out: text is one, letter by letter; search(pattern) takes patterns",
+        literal="leave it out: text is one, letter by letter; search(pattern) takes patterns",
+    )
     def contains(self, text: str) -> Expr:
         """Whether this text is in it, letter by letter; `search` takes patterns.
 
@@ -114,17 +118,61 @@ class TextFunctions(_Functions):
         """Whether it ends with this text."""
         return self._text("ends_with", (text,), {"text": _word("ends_with", "text", text)})
 
-    @explained(regex="leave it out: old is a text, letter by letter; of a pattern, map with re.sub")
-    def replace(self, old: str, new: str) -> Expr:
-        """With each `old` replaced by `new`, letter by letter, as Python's `str.replace`."""
+    @explained('replace("old", "new"), or replace(r"(\\d+)", r"<\\1>", regex=True)')
+    def replace(self, old: str, new: str, *, regex: bool = False) -> Expr:
+        r"""With each `old` replaced by `new`, letter by letter, as Python's `str.replace`.
+
+        With `regex`, `old` is a pattern, as for `match`, and `new` may have groups of a match in it, `\1` or
+        `\g<name>`, as for Python's `re.sub`. A match of nothing right behind another match is none, and `re.sub`
+        replaces it.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"day": ["29.02.2024"]})
+        >>> swapped = fb.col("day").str.replace(r"(\d+)\.(\d+)\.(\d+)", r"\3-\2-\1", regex=True)
+        >>> [row["day"] for row in ds.with_column("day", swapped)]
+        ['2024-02-29']
+        """
         words = {"old": _word("replace", "old", old), "new": _word("replace", "new", new)}
-        return self._text("replace", (old, new), words)
+        if not isinstance(regex, bool):
+            raise TypeError(f"replace: regex is True or False, not {type(regex).__name__}")
+        if not regex:
+            return self._text("replace", (old, new), words)
+        call = {"fn": "replace_pattern", "pattern": words["old"], "new": words["new"]}
+        return self._called_with("str", "replace", f"{old!r}, {new!r}, regex=True", call)
+
+    def extract(self, pattern: str, group: int | str = 1) -> Expr:
+        r"""A group of the first match of a pattern, as pandas' and polars' `extract`; missing where there is none.
+
+        Args:
+            pattern: The pattern, as for `match`.
+            group: The group in parentheses, by its number or name; 0 is the whole match.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"file": ["cat_017.jpg", "dog.png"]})
+        >>> [row["n"] for row in ds.with_column("n", fb.col("file").str.extract(r"_(\d+)"))]
+        ['017', None]
+        """
+        call = {"fn": "extract", "pattern": _word("extract", "pattern", pattern)}
+        place = _word("extract", "group", group) if isinstance(group, str) else _place("extract", "group", group)
+        return self._call("str", "extract", (pattern, group), {**call, "group": place})
+
+    def findall(self, pattern: str) -> Expr:
+        r"""All matches of a pattern, a list of strings, as Python's `re.findall`; of a pattern with a group, its parts.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"text": ["a #cat and a #dog"]})
+        >>> [row["tags"] for row in ds.with_column("tags", fb.col("text").str.findall(r"#(\w+)"))]
+        [['cat', 'dog']]
+        """
+        call = {"fn": "find_all", "pattern": _word("findall", "pattern", pattern)}
+        return self._call("str", "findall", (pattern,), call)
 
     def match(self, pattern: str) -> Expr:
-        """Whether the pattern matches at the beginning, as Python's `re.match`.
+        r"""Whether the pattern matches at the beginning, as Python's `re.match`.
 
         Patterns are those of Rust's `regex` crate, which takes linear time on any text. They are written as in Python,
-        but have no look-around and no back-references. `^` and `$` are the ends of the text.
+        but have no look-around and no back-references. `^` and `$` are the ends of the text, and `\Z` is `\z`. `(?i)`
+        at the beginning ignores case.
         """
         return self._text("match", (pattern,), {"pattern": _word("match", "pattern", pattern), "from_start": True})
 
@@ -138,18 +186,22 @@ class TextFunctions(_Functions):
         """
         return self._text("search", (pattern,), {"pattern": _word("search", "pattern", pattern), "from_start": False})
 
-    @explained("write split(' ') or split(',', index); at white space of any length: map with text.split()")
-    def split(self, separator: str, index: int | None = None) -> Expr:
+    @explained("split() at white space, split(','), or split(',', index) for one part")
+    def split(self, separator: str | None = None, index: int | None = None) -> Expr:
         """Its parts between separators, a list of strings, as Python's `text.split(separator)`.
 
-        With `index`, only the part at this index, which counts from the end if negative. It is missing if the text has
-        fewer parts.
+        Without a separator, its parts between white space of any length, none of which is empty. With `index`, only the
+        part at this index, which counts from the end if negative. It is missing if the text has fewer parts.
 
         >>> import forebay as fb
         >>> ds = fb.from_dict({"tags": ["cat,pet", "dog"]}).with_column("tags", fb.col("tags").str.split(","))
         >>> ds.schema, [row["tags"] for row in ds]
         (Schema(tags: string[?]), [['cat', 'pet'], ['dog']])
         """
+        if separator is None:
+            if index is None:
+                return self._call("str", "split", (), {"fn": "words"})
+            return self._call("str", "split", (None, index), {"fn": "words", "index": _place("split", "index", index)})
         part = {"separator": _word("split", "separator", separator)}
         if index is None:
             return self._call("str", "split", (separator,), {"fn": "split_all", **part})
@@ -167,21 +219,27 @@ class TextFunctions(_Functions):
         """
         return self._text("to_int", (base,), {"base": _place("to_int", "base", base)})
 
-    def to_time(self, unit: str) -> Expr:
-        """The time that it writes (ISO 8601), as int64: how many `unit` since 1970-01-01 00:00 UTC.
+    def to_time(self, unit: str, format: str | None = None) -> Expr:
+        """The time that it writes, as int64: how many `unit` since 1970-01-01 00:00 UTC.
 
-        It reads `2024-02-29`, `2024-02-29 13:45` and `2024-02-29T13:45:10.25+01:00`. A time without a zone is one of
-        UTC. What is below the unit is cut off. A text that writes no time is an error of its sample.
+        It reads ISO 8601: `2024-02-29`, `2024-02-29 13:45` and `2024-02-29T13:45:10.25+01:00`. A time without a zone is
+        one of UTC. What is below the unit is cut off. A text that writes no time is an error of its sample.
 
         Args:
             unit: `"D"` (days), `"s"`, `"ms"`, `"us"` or `"ns"`.
+            format: Another form, as for Python's `datetime.strptime`: `"%d/%m/%Y %H:%M"`. It may have `%Y %y %m %b %B
+                %d %j %a %A %H %I %p %M %S %f %z %Z %%`, with English names; `%f` has up to 9 digits. It has a year; a
+                month and a day that it lacks are the first.
 
         >>> import forebay as fb
         >>> ds = fb.from_dict({"day": ["2024-02-29"]}).with_column("day", fb.col("day").str.to_time("D"))
         >>> [int(row["day"]) for row in ds.with_column("day", fb.col("day").dt("D").ordinal_day())]
         [60]
         """
-        return self._text("to_time", (unit,), {"unit": unit_of("to_time", unit).lower()})
+        call = {"unit": unit_of("to_time", unit).lower()}
+        if format is None:
+            return self._text("to_time", (unit,), call)
+        return self._text("to_time", (unit, format), {**call, "format": _word("to_time", "format", format)})
 
     def to_float(self) -> Expr:
         """The number that the text spells, as float64: `cast("float64")`."""
@@ -195,7 +253,7 @@ class TextFunctions(_Functions):
 class ListFunctions(_Functions):
     """Functions of lists and arrays: columns like `int32[?]`, `float32[8]` or `string[?]`.
 
-    Lists of strings have `get slice len contains join`.
+    Lists of strings have `get slice len lookup contains join`.
 
     >>> import forebay as fb, numpy as np
     >>> ds = fb.from_dict({"x": [np.array([1, 2, 3]), np.array([4])]})
@@ -237,6 +295,23 @@ class ListFunctions(_Functions):
         [2, 3, 4]
         """
         return self._call("list", "slice", (start, stop), {"fn": "slice", **_slice(start, stop)})
+
+    def lookup(self, table: Mapping[Any, Any], default: Any = None) -> Expr:
+        """What a dictionary has for each item, a list: as `lookup` of single values.
+
+        Args:
+            table: Values by key: at most 2**20. Keys are numbers or strings.
+            default: The value for other keys. Lists of numbers need one; None: a string is missing.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"text": ["the cat", "a dog"]}).with_column("words", fb.col("text").str.split())
+        >>> ds = ds.with_column("ids", fb.col("words").list.lookup({"cat": 1, "dog": 2}, default=0))
+        >>> [row["ids"].tolist() for row in ds]
+        [[0, 1], [0, 2]]
+        """
+        made = self._of.lookup(table, default)
+        call = made._parts[-1]["call"]
+        return self._of._called(f".list.lookup({{{len(table)} keys}})", {**call, "fn": "lookup_items"})
 
     def contains(self, text: str) -> Expr:
         """Whether this text is one of a list of strings.

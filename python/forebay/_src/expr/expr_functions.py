@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from forebay._src.expr.expr_arguments import INT64_MAX, distinct_values, edge, integer, limit, one_type
 from forebay._src.expr.expr_operators import in_parentheses
+from forebay._src.expr.expr_real import RealFunctions
 from forebay._src.schema import CAST_TYPES, cast_type
 
 if TYPE_CHECKING:
     from forebay._src.expr.expr import Expr
 
 
-class ExprFunctions:
+class ExprFunctions(RealFunctions):
     """The functions that are methods of an expression."""
 
     __slots__ = ()
@@ -23,27 +24,6 @@ class ExprFunctions:
     if TYPE_CHECKING:
 
         def _then(self, part: dict[str, Any], text: str) -> Expr: ...
-
-    def log(self) -> Expr:
-        """The natural logarithm; -inf of 0, nan of negative numbers."""
-        return self._call("log")
-
-    def log1p(self) -> Expr:
-        """``log(1 + x)``, exact for small x.
-
-        >>> import forebay as fb
-        >>> fb.col("clicks").log1p()
-        col('clicks').log1p()
-        """
-        return self._call("log1p")
-
-    def exp(self) -> Expr:
-        """Euler's number to the power of x."""
-        return self._call("exp")
-
-    def sqrt(self) -> Expr:
-        """The square root; nan of negative numbers."""
-        return self._call("sqrt")
 
     def floor(self) -> Expr:
         """The greatest whole number that is not greater; the dtype stays."""

@@ -12,16 +12,34 @@ if TYPE_CHECKING:
 _UNARY: Final = {
     "absolute": "abs",
     "ceil": "ceil",
-    "exp": "exp",
+    "deg2rad": "radians",
     "floor": "floor",
     "invert": "__invert__",
     "isnan": "is_nan",
-    "log": "log",
-    "log1p": "log1p",
     "negative": "__neg__",
     "positive": "__pos__",
+    "rad2deg": "degrees",
     "sign": "sign",
-    "sqrt": "sqrt",
+    **{
+        name: name
+        for name in (
+            *("log", "log1p", "log2", "log10", "exp", "exp2", "expm1", "sqrt", "cbrt", "degrees", "radians"),
+            *(
+                "sin",
+                "cos",
+                "tan",
+                "arcsin",
+                "arccos",
+                "arctan",
+                "sinh",
+                "cosh",
+                "tanh",
+                "arcsinh",
+                "arccosh",
+                "arctanh",
+            ),
+        )
+    },
 }
 #: By the name of NumPy's function: the operator.
 _BINARY: Final = {
@@ -32,6 +50,7 @@ _BINARY: Final = {
     "floor_divide": "floor_div",
     "remainder": "mod",
     "power": "pow",
+    "arctan2": "arctan2",
     "equal": "eq",
     "not_equal": "ne",
     "less": "lt",
@@ -49,12 +68,10 @@ _LIST: Final = "of a list in each row, write x.list.{0}(); of all rows, compute 
 _ADVICE: Final[Mapping[str, str]] = {
     "around": "write x.round()",
     "clip": "write x.clip(low, high)",
-    "concatenate": "of texts, write fb.concat_str; of datasets, fb.concatenate",
+    "concatenate": "of texts, write fb.concat_str; of lists, fb.concat_list; of datasets, fb.concatenate",
     "digitize": "write x.bucketize(bounds)",
     "fabs": "write x.abs()",
     "isin": "write x.isin(values)",
-    "log10": "write x.log() / math.log(10)",
-    "log2": "write x.log() / math.log(2)",
     "logical_and": "write x & y",
     "logical_not": "write ~x",
     "logical_or": "write x | y",
@@ -95,6 +112,10 @@ class NumpyFunctions:
         if name in _UNARY:
             return cast("Expr", getattr(self, _UNARY[name])())
         op, (left, right) = _BINARY[name], inputs
+        if op == "arctan2":
+            from forebay._src.expr.expr import arctan2
+
+            return arctan2(left, right)
         if isinstance(left, NumpyFunctions):
             return left._binary(op, right)
         made: Expr = right._binary(_EXCHANGED[op], left) if op in _EXCHANGED else right._reflected(op, left)

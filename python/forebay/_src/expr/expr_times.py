@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 from forebay._src import habits, habits_expressions
+from forebay._src.expr.expr_arguments import unicode_text
 from forebay._src.usage import name_methods
 from forebay.errors import InvalidPipelineError
 
@@ -106,6 +107,9 @@ def _computed(of: Expr, function: str, argument: Any, unit: str) -> Expr:
     if function in _SYMBOLS:
         compared: Expr = getattr(operator, function)(of, _ticks(argument, unit))
         return compared
+    if function == "strftime":
+        text, call = f".dt({unit!r}).strftime({argument!r})", {"fn": "format_time", "format": argument}
+        return of._called(text, {**call, "unit": unit.lower()})
     return of._called(f".dt({unit!r}).{function}()", {"fn": "time", "part": function, "unit": unit.lower()})
 
 
@@ -212,6 +216,19 @@ class TimeFunctions:
     def second(self) -> Expr:
         """The whole second, as int64."""
         return self._part("second")
+
+    def strftime(self, format: str) -> Expr:
+        """The time as a text, as Python's `datetime.strftime`; in UTC, with English names.
+
+        Args:
+            format: A text with `%Y %y %m %b %B %d %j %a %A %H %I %p %M %S %f %z %Z %%`.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"day": [19782]}).with_column("day", fb.col("day").dt("D").strftime("%a, %d %b %Y"))
+        >>> [row["day"] for row in ds]
+        ['Thu, 29 Feb 2024']
+        """
+        return self._made("strftime", unicode_text("strftime: format", format), f".strftime({format!r})")
 
     def floor(self, every: str) -> Expr:
         """The beginning of the span that a time is in, in the same unit: pandas' `dt.floor`, polars' `dt.truncate`.

@@ -44,13 +44,25 @@ def check_missing(schema: Schema, op: str) -> None:
             raise InvalidPipelineError(message, {"column": name, "hint": "; ".join(ways)})
 
 
-def check_shapes(schema: Schema, op: str) -> None:
+def check_shapes(schema: Schema, op: str, *, takes_ragged: bool = True) -> None:
     """Refuses columns whose rows have different shapes in one batch, because no tensor holds them."""
     if schema.batch_size is None:
         return
     for name, column in schema.items():
-        if column.dtype in NUMBERS and None in column.shape and name not in schema.padded:
+        if name in schema.ragged:
+            if not takes_ragged:
+                raise _ragged(op, name, str(column))
+        elif column.dtype in NUMBERS and None in column.shape and name not in schema.padded:
             raise differing(op, name, str(column))
+
+
+def _ragged(op: str, name: str, kind: str) -> InvalidPipelineError:
+    ways = [
+        f"pad it: .batch(n, pad={{{name!r}: 0}}, multiple_of=64) has few lengths",
+        f"or leave it out: .drop({name!r})",
+    ]
+    message = f"{op}: column {name!r} is {kind}, and ragged: its arrays have another length in each batch"
+    return InvalidPipelineError(message, {"column": name, "hint": "; ".join(ways)})
 
 
 def differing(op: str, name: str, kind: str) -> InvalidPipelineError:
@@ -75,4 +87,4 @@ def check_numbers(schema: Schema, op: str) -> None:
             message = f"{op}: column {name!r} is {column.dtype}, and arrays of numbers are needed"
             raise InvalidPipelineError(message, {"column": name, "hint": hint})
     check_missing(schema, op)
-    check_shapes(schema, op)
+    check_shapes(schema, op, takes_ragged=False)

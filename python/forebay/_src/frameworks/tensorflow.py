@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from forebay._src.frameworks import for_torch
 from forebay._src.frameworks.epoch_dataset import EpochDataset, EpochIterator, chosen
+from forebay._src.ragged import Ragged
 from forebay._src.schema import NUMBERS, Column, Schema
 from forebay.errors import InvalidPipelineError
 
@@ -32,11 +33,28 @@ def to_tf(
     for_torch.check_missing(dataset.schema, "to_tf")
     for_torch.check_shapes(dataset.schema, "to_tf")
     epochs = _TfEpochs(dataset, service, options)
-    found = generated(lambda: EpochIterator(epochs, parts, 0), parts(signature(dataset.schema)))
+    found = generated(lambda: EpochIterator(epochs, _Converted(parts), 0), parts(signature(dataset.schema)))
     try:
         return found.apply(tf.data.experimental.assert_cardinality(len(epochs)))
     except TypeError:
         return found
+
+
+class _Converted:
+    """Makes the parts of a batch, with ragged columns as ragged tensors."""
+
+    def __init__(self, parts: Callable[[dict[str, Any]], Any]) -> None:
+        self._parts = parts
+
+    def __call__(self, batch: Mapping[str, Any]) -> Any:
+        """Returns the parts."""
+        return self._parts({name: _ragged(value) for name, value in batch.items()})
+
+
+def _ragged(value: Any) -> Any:
+    if not isinstance(value, Ragged):
+        return value
+    return tf.RaggedTensor.from_row_splits(value.values, value.offsets.astype(np.int64), validate=False)
 
 
 def generated(iterate: Callable[[], Iterator[Any]], spec: Any) -> Any:
@@ -51,12 +69,13 @@ def generated(iterate: Callable[[], Iterator[Any]], spec: Any) -> Any:
 def signature(schema: Schema) -> dict[str, Any]:
     """Returns the `tf.TensorSpec` of each column of a batch (or sample)."""
     rows = () if schema.batch_size is None else (None,)
-    return {name: _spec(column, rows) for name, column in schema.items()}
+    return {name: _spec(column, rows, name in schema.ragged) for name, column in schema.items()}
 
 
-def _spec(column: Column, rows: tuple[None, ...]) -> Any:
+def _spec(column: Column, rows: tuple[None, ...], ragged: bool) -> Any:
     dtype = tf.dtypes.as_dtype(np.dtype(column.dtype)) if column.dtype in NUMBERS else tf.string
-    return tf.TensorSpec((*rows, *column.shape), dtype)
+    shape = (*rows, *column.shape)
+    return tf.RaggedTensorSpec(shape, dtype, ragged_rank=1) if ragged else tf.TensorSpec(shape, dtype)
 
 
 def _check_texts(schema: Mapping[str, Column] | Schema) -> None:

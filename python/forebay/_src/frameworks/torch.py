@@ -15,7 +15,9 @@ from forebay._src.frameworks.epoch_dataset import EpochDataset, chosen, inner
 from forebay._src.frameworks.torch_device import Mover
 from forebay._src.frameworks.torch_epochs import Here, There
 from forebay._src.frameworks.torch_finish import divided
+from forebay._src.frameworks.torch_ragged import TorchRagged
 from forebay._src.frameworks.torch_together import initialised, together
+from forebay._src.ragged import Ragged
 from forebay.errors import InvalidPipelineError
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -55,6 +57,8 @@ def to_torch(
 
 class TorchDataset(EpochDataset, IterableDataset):  # type: ignore[type-arg,misc,unused-ignore]
     """Yields dictionaries of tensors (or tuples, or tensors); values that are no numbers stay as they are.
+
+    A ragged column is a `TorchRagged`, whose values and offsets are tensors.
 
     Iterations are epochs, as `EpochDataset` describes.
     """
@@ -230,6 +234,8 @@ class TorchIterator(Iterator[Any]):
 
 def _tensor(name: str, value: Any) -> Any:
     """Returns a tensor: over the same memory if the array is ours alone, else a copy of a read-only array."""
+    if isinstance(value, Ragged):
+        return TorchRagged(_tensor(name, value.values), _tensor(name, value.offsets))
     if isinstance(value, np.generic):
         value = np.asarray(value)
     if not isinstance(value, np.ndarray):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from forebay._src import arguments
 from forebay._src.frameworks.epoch_dataset import AHEAD_MAX
+from forebay._src.frameworks.torch_ragged import TorchRagged
 from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Mover:
         current = torch.cuda.current_stream(self.device)
         current.wait_event(event)
         for value in batch.values():
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, (torch.Tensor, TorchRagged)):
                 # The memory was allocated on the other stream, and may be reused only after the kernels of this stream.
                 value.record_stream(current)
         return batch
@@ -96,7 +97,7 @@ class Mover:
         return moved if self.finish is None else self.finish(moved)
 
     def _one(self, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, (torch.Tensor, TorchRagged)):
             return value
         if self.pin:
             value = value.pin_memory()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from forebay._src.functions.tolerance import NonDeterministicWarning, SkippedSample
 from forebay._src.iteration.iterator import DatasetIterator
+from forebay._src.ragged import Ragged
 from forebay._src.written import beginning
 from forebay.errors import ClosedError
 
@@ -81,7 +82,7 @@ def bytes_of(value: Any) -> int:
     """Returns the bytes of a sample's values."""
     if isinstance(value, dict):
         return sum(bytes_of(part) for part in value.values())
-    if isinstance(value, np.ndarray) and value.dtype == np.object_:
+    if isinstance(value, Ragged) or (isinstance(value, np.ndarray) and value.dtype == np.object_):
         return sum(bytes_of(part) for part in value)
     if isinstance(value, (np.ndarray, np.generic)):
         return int(value.nbytes)
@@ -98,6 +99,8 @@ def same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Ragged) and isinstance(other, Ragged):
+        return same([one.values, one.offsets], [other.values, other.offsets])
     if isinstance(one, np.ma.MaskedArray) or isinstance(other, np.ma.MaskedArray):
         masks = np.ma.getmaskarray(one), np.ma.getmaskarray(other)
         return same(*masks) and same(np.ma.filled(one, 0), np.ma.filled(other, 0))

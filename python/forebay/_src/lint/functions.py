@@ -13,6 +13,7 @@ from forebay._src.iteration.first_samples import first, same
 from forebay._src.lint import as_expression, code
 from forebay._src.lint.columns import used
 from forebay._src.lint.finding import Finding
+from forebay._src.ragged import Ragged
 from forebay._src.written import Step, Written
 from forebay.errors import ForebayError
 
@@ -78,7 +79,11 @@ def _alone(value: Any) -> Any:
 
 
 def _is_batch(sample: dict[str, Any]) -> bool:
-    lengths = {len(value) if isinstance(value, np.ndarray) and value.ndim else None for value in sample.values()}
+    def length(value: Any) -> int | None:
+        has_rows = isinstance(value, Ragged) or (isinstance(value, np.ndarray) and value.ndim)
+        return len(value) if has_rows else None
+
+    lengths = {length(value) for value in sample.values()}
     return len(lengths) == 1 and None not in lengths
 
 

@@ -132,6 +132,7 @@ class OrderOps(Base):
         multiple_of: int | Mapping[str, int] | None = None,
         truncate: bool | Sequence[str] = False,
         lengths: str | Mapping[str, str] | None = None,
+        ragged: bool | str | Sequence[str] = False,
         pad_last: bool = False,
         valid: str = "valid",
         keep_position: bool = False,
@@ -141,7 +142,8 @@ class OrderOps(Base):
 
         Lists (`int32[?]`, `float32[?, 4]`) are stacked to one array; a batch with lists of different lengths is an
         error. If one of `pad`, `pad_to`, `multiple_of`, `truncate` and `lengths` is given, lists are padded at the end;
-        by default to the longest of the batch, as tf.data's `padded_batch` does. Lists of texts stay lists.
+        by default to the longest of the batch, as tf.data's `padded_batch` does. Lists of `ragged` columns keep their
+        lengths. Lists of texts stay lists.
 
         Args:
             size: Samples in a batch.
@@ -154,6 +156,8 @@ class OrderOps(Base):
             truncate: Whether lists that are longer than `pad_to` are cut: True for all of these columns, or some names.
             lengths: The name of an int32 column that gets the length of each list after the cut and before the padding.
                 If several columns are padded, names by column.
+            ragged: The columns of lists that come as a `Ragged`, all values one after another and where each list
+                begins: True for all columns of lists, or names.
             pad_last: Whether a short last batch is filled up with its last sample, so that all have one shape. A column
                 says which samples are real.
             valid: The name of that column, a bool.
@@ -168,20 +172,30 @@ class OrderOps(Base):
         ...     print(batch["ids"].tolist(), batch["len"].tolist(), batch["valid"].tolist())
         [[1, -1, -1], [2, 3, 4]] [1, 3] [True, True]
         [[5, 6], [5, 6]] [2, 2] [True, False]
+        >>> ids = next(iter(lists.batch(2, ragged=True)))["ids"]
+        >>> ids.values.tolist(), ids.offsets.tolist()
+        ([1, 2, 3, 4], [0, 1, 4])
         """
         op = {
             "op": "batch",
             "size": arguments.whole(size, "batch", "size", 1),
             "drop_remainder": arguments.flag(drop_remainder, "batch", "drop_remainder"),
         }
-        padding = None
+        kept, padding = self._ragged(ragged), None
         if truncate is not False or any(given is not None for given in (pad, pad_to, multiple_of, lengths)):
-            padding = self._batch_padding(pad, pad_to, multiple_of, truncate, lengths)
+            padding = self._batch_padding(pad, pad_to, multiple_of, truncate, lengths, kept)
         fill = arguments.flag(pad_last, "batch", "pad_last")
-        if padding is not None or fill:
-            op.update(op="padded_batch", padding=padding, valid=arguments.text(valid, "batch", "valid"))
+        if padding is not None or fill or kept:
+            op.update(op="padded_batch", padding=padding, valid=arguments.text(valid, "batch", "valid"), ragged=kept)
             op = {key: value for key, value in op.items() if value is not None and (key != "valid" or fill)}
         return self._then(op, keep_position, name)
+
+    def _ragged(self, ragged: bool | str | Sequence[str]) -> list[str]:
+        """Returns the names of ragged columns."""
+        if isinstance(ragged, (str, Sequence)):
+            return arguments.columns(ragged, "batch", "ragged") or []
+        every = arguments.flag(ragged, "batch", "ragged", "use True for all columns of lists, or a list of their names")
+        return self._lists() if every else []
 
     def _batch_padding(
         self,
@@ -190,9 +204,10 @@ class OrderOps(Base):
         multiple_of: int | Mapping[str, int] | None,
         truncate: bool | Sequence[str],
         lengths: str | Mapping[str, str] | None,
+        ragged: Sequence[str],
     ) -> dict[str, Any]:
         """Returns how each column is padded."""
-        lists = self._lists()
+        lists = [column for column in self._lists() if column not in ragged]
         to = _by_column(pad_to, "pad_to", lists)
         others = [column for column in lists if column not in {name for name, _ in to}]
         if isinstance(truncate, Sequence) and not isinstance(truncate, str):
@@ -210,7 +225,7 @@ class OrderOps(Base):
         arguments.mapping(lengths, "batch", "lengths", "give names by column, as {'ids': 'ids_length'}")
         told = [(column, arguments.text(new, "batch", "lengths")) for column, new in (lengths or {}).items()]
         return {
-            "values": self._pad_values(0 if pad is None else pad, "batch"),
+            "values": _pad_values(0 if pad is None else pad, "batch", lists),
             "to": to,
             "multiple_of": _by_column(multiple_of, "multiple_of", others),
             "truncate": cut,
@@ -281,7 +296,7 @@ class OrderOps(Base):
             "boundaries": [arguments.whole(b, what, "boundaries", 1) for b in boundaries],
             "batch_sizes": [arguments.whole(size, what, "batch_sizes", 1) for size in batch_sizes or ()],
             "pad_to": pad_to if isinstance(pad_to, str) else {"length": arguments.whole(pad_to, what, "pad_to", 1)},
-            "padding": self._pad_values(pad, what),
+            "padding": _pad_values(pad, what, self._lists()),
             "drop_remainder": arguments.flag(drop_remainder, what, "drop_remainder"),
         }
         if max_tokens is not None:
@@ -347,20 +362,13 @@ class OrderOps(Base):
             "max_keys": arguments.whole(max_keys, what, "max_keys", 1),
         }
         if pad is not None:
-            op["padding"] = self._pad_values(pad, what)
+            op["padding"] = _pad_values(pad, what, self._lists())
         return self._then(op, keep_position, name)
 
     def _lists(self) -> list[str]:
         """Returns the columns that `pad=` pads: numbers whose samples differ in their first dimension."""
         lists = [(name, dtype) for name, dtype, shape, *_ in self._pipeline.schema if shape and shape[0] is None]
         return [name for name, dtype in lists if dtype != "string"]
-
-    def _pad_values(self, pad: float | Mapping[str, float], op: str) -> list[tuple[str, float]]:
-        """Returns the numbers that fill columns, by column. Columns that are filled with 0 are left out."""
-        if isinstance(pad, Mapping):
-            return [(column, arguments.number(value, op, "pad")) for column, value in pad.items()]
-        value = arguments.number(pad, op, "pad")
-        return [(column, value) for column in self._lists()] if value else []
 
 
 _TRUNCATE = "use True for all columns of pad_to, or a list of their names"
@@ -381,3 +389,11 @@ def _by_column(value: int | Mapping[str, int] | None, argument: str, lists: Sequ
         return [(column, arguments.whole(number, "batch", argument, 1)) for column, number in value.items()]
     number = arguments.whole(value, "batch", argument, 1)
     return [(column, number) for column in lists]
+
+
+def _pad_values(pad: float | Mapping[str, float], op: str, lists: Sequence[str]) -> list[tuple[str, float]]:
+    """Returns the numbers that fill columns, by column. Columns that are filled with 0 are left out."""
+    if isinstance(pad, Mapping):
+        return [(column, arguments.number(value, op, "pad")) for column, value in pad.items()]
+    value = arguments.number(pad, op, "pad")
+    return [(column, value) for column in lists] if value else []

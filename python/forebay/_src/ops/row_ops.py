@@ -109,10 +109,14 @@ class RowOps(Base):
         return self._then(op, keep_position, name, pickle)
 
     def _declared(self, fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Returns the columns of a function: behind a padded batch, all rows of a batch have one shape."""
-        if not any(padded for *_, padded in self._pipeline.schema):
+        """Returns the columns of a function: behind a batch without ragged columns, rows of a batch have one shape."""
+        schema = cast("Dataset", self).schema
+        if not schema.padded:
             return fields
-        return [{**field, "uniform": True} if None in field.get("shape", ()) else field for field in fields]
+        uniform = {field["name"] for field in fields if None in field.get("shape", ())}
+        if schema.ragged:
+            uniform &= schema.padded
+        return [{**field, "uniform": True} if field["name"] in uniform else field for field in fields]
 
     @explained(
         "filter(fb.col('x') > 0), or filter(fn) with a function of a sample",

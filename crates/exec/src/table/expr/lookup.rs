@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, LargeStringArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use forebay_core::{Error, Result};
-use forebay_data::DType;
+use forebay_data::{DType, Kind, TextLists, VariableTensorBuilder};
 use forebay_plan::{Found, Keys, Table, Values};
 
 use super::numbers::kernel::{map, native};
@@ -55,19 +55,68 @@ pub(super) fn found(value: Value, table: &Table, rows: usize) -> Result<Value> {
     let nulls = there.map(NullBuffer::new);
     let numbers = |dtype, values| Value::Numbers(Numbers { dtype, values, nulls, layout: Layout::Rows });
     Ok(match &table.values {
-        Found::Ints(values) => {
-            let of = at.iter().map(|at| values.get(*at as usize).copied().unwrap_or(0));
-            numbers(DType::Int64, Buffer::from_vec(of.collect::<Vec<i64>>()))
-        }
-        Found::Floats(values) => {
-            let of = at.iter().map(|at| values.get(*at as usize).copied().unwrap_or(0));
-            numbers(DType::Float64, Buffer::from_vec(of.collect::<Vec<u64>>()))
-        }
+        Found::Ints(values) => numbers(DType::Int64, Buffer::from_vec(entries(&at, values))),
+        Found::Floats(values) => numbers(DType::Float64, Buffer::from_vec(entries(&at, values))),
         Found::Texts(values) => {
             let of = at.iter().map(|at| values.get(*at as usize));
             Value::Text(Arc::new(of.collect::<LargeStringArray>()))
         }
     })
+}
+
+/// Returns the table's entry for each item of lists. A missing list stays missing; a text without an entry is missing.
+///
+/// # Errors
+/// Internal where the plan's checks were passed by; Exhausted for more than 2^31 numbers.
+pub(super) fn found_items(value: Value, table: &Table, rows: usize) -> Result<Value> {
+    let other = table.other().map_or(NONE, |other| other as u32);
+    let entry = |place: Option<usize>| place.map_or(other, |place| place as u32);
+    let (at, ends, nulls, layout) = match value {
+        Value::Texts(column) => {
+            let (lists, place) = (TextLists::of(&column)?, table.keys.places_of_texts());
+            let items = (0..rows).flat_map(|row| lists.get(row));
+            // A text that is missing has no entry, nor that of other keys.
+            let at: Vec<u32> = items.map(|text| text.map_or(NONE, |text| entry(place(text)))).collect();
+            let ends = (0..rows).scan(0, |end, row| {
+                *end += lists.len_of(row);
+                Some(*end)
+            });
+            (at, ends.collect::<Vec<_>>(), lists.nulls().cloned(), None)
+        }
+        value => {
+            let numbers = value.numbers()?;
+            let ends = numbers.layout.ranges(rows).iter().map(|range| range.end).collect();
+            (each(&numbers, &table.keys, entry)?, ends, numbers.nulls, Some(numbers.layout))
+        }
+    };
+    let (dtype, values) = match &table.values {
+        Found::Texts(values) => {
+            let texts = at.iter().map(|at| values.get(*at as usize)).collect();
+            let ends = ends.iter().map(|end| *end as i64).collect();
+            return Ok(Value::Texts(TextLists::column(texts, ends, nulls)?));
+        }
+        Found::Ints(values) => (DType::Int64, Buffer::from_vec(entries(&at, values))),
+        Found::Floats(values) => (DType::Float64, Buffer::from_vec(entries(&at, values))),
+    };
+    if let Some(layout) = layout {
+        return Ok(Value::Numbers(Numbers { dtype, values, nulls, layout }));
+    }
+    if at.contains(&NONE) || nulls.is_some_and(|nulls| nulls.null_count() > 0) {
+        return Err(Error::data(
+            "lookup: a text of a list, or a list, is missing, and a list of numbers has no place for that",
+        )
+        .hint("leave such rows out with filter"));
+    }
+    let mut builder = VariableTensorBuilder::new(dtype, 1);
+    for (start, end) in std::iter::once(0).chain(ends.iter().copied()).zip(&ends) {
+        builder.push(&[end - start], &values[start * dtype.size()..end * dtype.size()])?;
+    }
+    Value::load(&Kind::Tensor { dtype, shape: vec![None] }, &builder.finish()?)
+}
+
+/// Returns the numbers at these places; 0 at no place.
+fn entries<T: Copy + Default>(at: &[u32], values: &[T]) -> Vec<T> {
+    at.iter().map(|at| values.get(*at as usize).copied().unwrap_or_default()).collect()
 }
 
 /// Returns a result for each number, of its place among the keys.

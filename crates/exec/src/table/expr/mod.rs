@@ -20,6 +20,7 @@ mod branches;
 mod cast;
 mod choose;
 mod compare;
+mod concat;
 mod hash;
 mod logic;
 mod lookup;
@@ -125,6 +126,10 @@ fn value(expr: &Expr, chunk: &Chunk, needed: Needed) -> Result<Value> {
         Expr::HashMod { arg, buckets } => hash::hash_mod(value(arg, chunk, needed)?, *buckets, rows),
         Expr::Call { call, arg } => called(call, value(arg, chunk, needed)?, rows),
         Expr::Cast { arg, dtype } => cast::cast(value(arg, chunk, needed)?, *dtype, rows),
+        Expr::ConcatList { args } => {
+            let parts = args.iter().map(|arg| value(arg, chunk, needed)).collect::<Result<_>>()?;
+            concat::concat(&expr.kind(chunk.schema())?.column(), parts, rows)
+        }
         Expr::Stack { args } => {
             let parts = args.iter().map(|arg| value(arg, chunk, needed)).collect::<Result<_>>()?;
             stack::stack(args, parts, rows)
@@ -136,15 +141,22 @@ fn called(call: &Call, arg: Value, rows: usize) -> Result<Value> {
     match (call, &arg) {
         (Call::IsIn { values }, _) => lookup::is_in(arg, values, rows),
         (Call::Lookup { table }, _) => lookup::found(arg, table, rows),
+        (Call::LookupItems { table }, _) => lookup::found_items(arg, table, rows),
         (Call::Time { part, unit }, _) => time::part(arg, *part, *unit),
-        (Call::ToTime { unit }, _) => time::read(&words::strings(&arg, rows)?, *unit),
+        (Call::ToTime { unit, format }, _) => time::read(&words::strings(&arg, rows)?, *unit, format.as_deref()),
+        (Call::FormatTime { unit, format }, _) => time::write(arg, *unit, format, rows),
         (Call::Bucketize { bounds, right }, _) => lookup::bucketize(arg, bounds, *right),
         (Call::OneHot { classes }, _) => lookup::one_hot(arg, *classes, rows),
         (Call::Substring { start, stop }, Value::Text(column)) if column.as_binary_opt::<i64>().is_some() => {
             words::slice_bytes(column, *start, *stop)
         }
         (_, Value::Texts(column)) => text_lists::call(call, column),
-        (Call::SplitAll { separator }, _) => text_lists::split(&words::strings(&arg, rows)?, separator),
+        (Call::SplitAll { separator }, _) => {
+            text_lists::split(&words::strings(&arg, rows)?, |text| text.split(separator.as_str()).collect())
+        }
+        (Call::Words { index: None }, _) => {
+            text_lists::split(&words::strings(&arg, rows)?, |text| words::words(text).collect())
+        }
         (_, Value::Text(_) | Value::Word(_)) => words::call(call, &arg, rows),
         _ => lists::call(call, arg, rows),
     }

@@ -1,20 +1,23 @@
-//! `batch` with padded lists, or with a last batch that is filled up.
+//! `batch` with padded lists, with ragged columns, or with a last batch that is filled up.
 //!
 //! It has the semantics of tf.data's `padded_batch`: columns whose rows differ in their first dimension are padded at
 //! the end, to the longest row of the batch, to the next multiple of a number, or to a fixed length. The op checks,
 //! cuts and reports the length of each row before it groups rows, so a row that is too long fails by itself.
+//!
+//! The lists of a ragged column stay as they are, as with tf.data's `ragged_batch`. Behind the op, a column of lists whose
+//! field is not `uniform` is ragged.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Ragged, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::ops::batches::pad::{LENGTH_MAX, is_list, pad_value, stacked};
+use crate::ops::batches::pad::{LENGTH_MAX, is_list, pad_value};
 use crate::ops::checks::range;
 use crate::ops::spec::{About, Class, Names, OpSpec, with_read};
 
 const NAME: &str = "batch";
 
-/// Groups rows to batches, with padding.
+/// Groups rows to batches, with padding or ragged columns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaddedBatch {
@@ -29,10 +32,13 @@ pub struct PaddedBatch {
     /// last row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid: Option<String>,
+    /// The columns whose lists are neither padded nor stacked. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ragged: Vec<String>,
 }
 
-/// The padding of columns of lists, by column. A column without an entry is padded with 0, to the longest row of the
-/// batch.
+/// The padding of columns of lists, by column. A column without an entry that is not ragged is padded with 0, to the
+/// longest row of the batch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Padding {
@@ -67,17 +73,14 @@ impl OpSpec for PaddedBatch {
             return Err(Error::invalid("batch: pad_last fills up the batch that drop_remainder leaves out")
                 .hint("leave one of them out"));
         }
+        self.ragged.iter().try_for_each(|column| check_ragged(input.field(column)?))?;
         if let Some(padding) = &self.padding {
-            padding.check(input)?;
+            padding.check(input, &self.ragged)?;
         }
         let mut schema = self.fitted(input)?;
-        match &self.padding {
-            Some(_) => {
-                for field in input.fields().iter().filter(|field| is_list(field)) {
-                    schema = schema.with(self.padded(field)?);
-                }
-            }
-            None => schema = stacked(&schema)?,
+        for field in input.fields().iter().filter(|field| is_list(field) && !self.ragged.contains(&field.name)) {
+            let stacked = || Ok(Field { uniform: true, ..field.clone() });
+            schema = schema.with(if self.padding.is_some() { self.padded(field) } else { stacked() }?);
         }
         match &self.valid {
             Some(valid) => added(&schema, valid, DType::Bool, "valid"),
@@ -89,6 +92,7 @@ impl OpSpec for PaddedBatch {
         let mut parts = vec![self.size.to_string()];
         parts.extend(self.drop_remainder.then(|| "drop_remainder=True".to_owned()));
         parts.extend(self.padding.iter().flat_map(Padding::arguments));
+        parts.extend((!self.ragged.is_empty()).then(|| format!("ragged=[{}]", self.ragged.join(", "))));
         parts.extend(self.valid.iter().map(|valid| format!("pad_last=True, valid={valid}")));
         parts.join(", ")
     }
@@ -100,8 +104,9 @@ impl OpSpec for PaddedBatch {
     }
 
     fn restrict(&mut self, input: &Schema) -> bool {
-        let Some(padding) = &mut self.padding else { return true };
         let is_here = |column: &String| input.position(column).is_some();
+        self.ragged.retain(is_here);
+        let Some(padding) = &mut self.padding else { return true };
         padding.values.retain(|(column, _)| is_here(column));
         padding.to.retain(|(column, _)| is_here(column));
         padding.multiple_of.retain(|(column, _)| is_here(column));
@@ -130,7 +135,7 @@ impl PaddedBatch {
 
     /// Says whether a column of rows is padded.
     pub fn is_padded(&self, field: &Field) -> bool {
-        self.padding.is_some() && is_list(field)
+        self.padding.is_some() && is_list(field) && !self.ragged.contains(&field.name)
     }
 
     /// Returns the padded length of a column's rows in a batch whose longest row has this length.
@@ -167,7 +172,7 @@ impl Padding {
         of(&self.to, column).copied()
     }
 
-    fn check(&self, input: &Schema) -> Result<()> {
+    fn check(&self, input: &Schema, ragged: &[String]) -> Result<()> {
         let all = [
             ("pad", self.values.iter().map(|(column, _)| column).collect::<Vec<_>>()),
             ("pad_to", self.to.iter().map(|(column, _)| column).collect()),
@@ -178,8 +183,10 @@ impl Padding {
         for (argument, column) in all.iter().flat_map(|(argument, columns)| columns.iter().map(move |c| (argument, c)))
         {
             let field = input.field(column)?;
-            if !is_list(field) {
-                let message = format!("batch: column {column:?} is {}, and is not padded", field.kind);
+            let is_ragged = ragged.contains(column);
+            if is_ragged || !is_list(field) {
+                let kind = if is_ragged { "ragged".to_owned() } else { field.kind.to_string() };
+                let message = format!("batch: column {column:?} is {kind}, and is not padded");
                 return Err(Error::invalid(message).hint(format!("leave it out of {argument}=")));
             }
         }
@@ -221,6 +228,24 @@ impl Padding {
         parts.extend(mapping("lengths", &self.lengths));
         parts
     }
+}
+
+/// Checks that the rows of a ragged column differ in their first dimension alone.
+fn check_ragged(field: &Field) -> Result<()> {
+    if is_list(field) {
+        return Ok(());
+    }
+    let hint = match &field.kind {
+        Kind::Texts => "lists of texts stay lists in a batch: leave the column out of ragged=",
+        Kind::Tensor { .. } if field.kind.known_shape().is_none() => {
+            "rows may differ in their first dimension alone: resize or crop them, or drop the column"
+        }
+        Kind::Tensor { .. } => "its rows have one shape, and a batch of them is one array: leave it out of ragged=",
+        _ => "only lists of numbers are ragged: leave it out of ragged=",
+    };
+    let message =
+        format!("batch: column {:?} is {}, and no column of lists that differ in length", field.name, field.kind);
+    Err(Error::invalid(message).hint(hint))
 }
 
 fn of<'a, T>(values: &'a [(String, T)], column: &str) -> Option<&'a T> {

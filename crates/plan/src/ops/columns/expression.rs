@@ -30,7 +30,7 @@ fn may_be_refused(expr: &Expr) -> bool {
         Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } => may_be_refused(arg),
         Expr::Where { cond, yes, no } => [cond, yes, no].into_iter().any(|expr| may_be_refused(expr)),
         Expr::Call { call, arg } => call.may_fail() || may_be_refused(arg),
-        Expr::Stack { .. } | Expr::Cast { .. } => true,
+        Expr::Stack { .. } | Expr::ConcatList { .. } | Expr::Cast { .. } => true,
     }
 }
 
@@ -50,6 +50,6 @@ fn operations(value: &Expr) -> f64 {
         | Expr::Cast { arg, .. } => 1.0 + operations(arg),
         Expr::FillNull { arg, value } => 1.0 + operations(arg) + operations(value),
         Expr::Where { cond, yes, no } => 1.0 + operations(cond) + operations(yes) + operations(no),
-        Expr::Stack { args } => 1.0 + args.iter().map(operations).sum::<f64>(),
+        Expr::Stack { args } | Expr::ConcatList { args } => 1.0 + args.iter().map(operations).sum::<f64>(),
     }
 }

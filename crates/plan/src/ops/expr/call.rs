@@ -7,17 +7,15 @@ use std::ops::Range;
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind};
-use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::constants::{ItemDefault, VALUES_MAX};
 use super::keys::Keys;
 use super::operand::{item, no_list, numbers, text, texts};
+use super::patterns::{Group, Pattern};
 use super::table::Table;
 use super::time::{TimePart, TimeUnit};
-
-/// The most bytes of a compiled pattern.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
+use super::time_format::{check_read_format, time_items};
 
 /// See the module's documentation. Texts are counted in characters (Unicode scalar values), as Python's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -74,10 +72,29 @@ pub enum Call {
         /// The replacement.
         new: String,
     },
-    /// Whether a pattern is found in a text, in time linear in its length.
+    /// With each match of a pattern replaced.
+    ReplacePattern {
+        /// The pattern.
+        pattern: Pattern,
+        /// The replacement, in the form of Python's `re.sub`.
+        new: String,
+    },
+    /// The first match of a pattern, or a group of it; missing where there is none.
+    Extract {
+        /// The pattern.
+        pattern: Pattern,
+        /// The group.
+        group: Group,
+    },
+    /// All matches of a pattern, or its group in each, if it has one.
+    FindAll {
+        /// The pattern, with at most one group.
+        pattern: Pattern,
+    },
+    /// Whether a pattern is found in a text.
     Match {
-        /// The pattern, in the syntax of the regex crate.
-        pattern: String,
+        /// The pattern.
+        pattern: Pattern,
         /// Whether the match must begin at the start of the text.
         from_start: bool,
     },
@@ -92,6 +109,12 @@ pub enum Call {
     SplitAll {
         /// The text between two parts.
         separator: String,
+    },
+    /// The parts of a text between white space, which are never empty.
+    Words {
+        /// The part, from the end if negative; missing if the text has fewer. Default: all parts, a list of texts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        index: Option<i64>,
     },
     /// The texts of a list as one, with `separator` between them.
     Join {
@@ -113,6 +136,11 @@ pub enum Call {
         /// The table.
         table: Table,
     },
+    /// What a table has for each item of a list.
+    LookupItems {
+        /// The table.
+        table: Table,
+    },
     /// A part of a time, as its year.
     Time {
         /// Which.
@@ -120,10 +148,20 @@ pub enum Call {
         /// The unit of the number.
         unit: TimeUnit,
     },
-    /// The time that a text writes, by ISO 8601.
+    /// The time that a text writes.
     ToTime {
         /// The unit of the number.
         unit: TimeUnit,
+        /// The format, as of Python's `strptime`. Default: ISO 8601.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        format: Option<String>,
+    },
+    /// A time as text.
+    FormatTime {
+        /// The unit of the number.
+        unit: TimeUnit,
+        /// The format, as of Python's `strftime`.
+        format: String,
     },
     /// How many bounds are at or below a number (with `right`: below it), as NumPy's `digitize`.
     Bucketize {
@@ -166,16 +204,19 @@ impl Call {
             Call::Contains { .. } | Call::HasItem { .. } => "contains",
             Call::StartsWith { .. } => "starts_with",
             Call::EndsWith { .. } => "ends_with",
-            Call::Replace { .. } => "replace",
+            Call::Replace { .. } | Call::ReplacePattern { .. } => "replace",
+            Call::Extract { .. } => "extract",
+            Call::FindAll { .. } => "findall",
             Call::Match { from_start: true, .. } => "match",
             Call::Match { .. } => "search",
-            Call::Split { .. } | Call::SplitAll { .. } => "split",
+            Call::Split { .. } | Call::SplitAll { .. } | Call::Words { .. } => "split",
             Call::Join { .. } => "join",
             Call::ToInt { .. } => "to_int",
             Call::IsIn { .. } => "isin",
-            Call::Lookup { .. } => "lookup",
+            Call::Lookup { .. } | Call::LookupItems { .. } => "lookup",
             Call::Time { part, .. } => part.name(),
             Call::ToTime { .. } => "to_time",
+            Call::FormatTime { .. } => "strftime",
             Call::Bucketize { .. } => "bucketize",
             Call::OneHot { .. } => "one_hot",
             Call::Get { .. } => "get",
@@ -188,13 +229,20 @@ impl Call {
 
     /// Says whether a row of `kind` can make it fail.
     pub fn may_fail(&self) -> bool {
-        matches!(self, Call::ToInt { .. } | Call::ToTime { .. } | Call::OneHot { .. } | Call::Get { default: None, .. })
+        matches!(
+            self,
+            Call::ToInt { .. }
+                | Call::ToTime { .. }
+                | Call::OneHot { .. }
+                | Call::LookupItems { .. }
+                | Call::Get { default: None, .. }
+        )
     }
 
     /// Says whether its result may be missing for a present value of `kind`.
     pub fn may_be_missing(&self, kind: &Kind) -> bool {
         match self {
-            Call::Split { .. } => true,
+            Call::Split { .. } | Call::Extract { .. } | Call::Words { index: Some(_) } => true,
             Call::Lookup { table } => table.has_gaps(),
             Call::Get { default, .. } => *kind == Kind::Texts || *default == Some(ItemDefault::Missing),
             Call::Mean {} | Call::Min {} | Call::Max {} => kind.known_shape().is_none_or(|shape| shape.contains(&0)),
@@ -213,7 +261,17 @@ impl Call {
             Call::Lower {} | Call::Upper {} | Call::Strip { .. } | Call::Replace { .. } => text(name, kind, Kind::Utf8),
             Call::HasItem { .. } => texts(name, kind, truth),
             Call::Contains { .. } | Call::StartsWith { .. } | Call::EndsWith { .. } => text(name, kind, truth),
-            Call::Match { pattern, .. } => text_pattern(pattern).and_then(|_| text(name, kind, truth)),
+            Call::Match { pattern, .. } => pattern.regex().and_then(|_| text(name, kind, truth)),
+            Call::ReplacePattern { pattern, new } => {
+                pattern.replacement(new).and_then(|_| text(name, kind, Kind::Utf8))
+            }
+            Call::Extract { pattern, group } => pattern.group(name, group).and_then(|_| text(name, kind, Kind::Utf8)),
+            Call::FindAll { pattern } if pattern.regex()?.captures_len() > 2 => {
+                Err(Error::invalid(format!("findall: {pattern} has {} groups", pattern.regex()?.captures_len() - 1))
+                    .hint("give it at most one, which it returns of each match; (?:...) is no group"))
+            }
+            Call::FindAll { .. } => text(name, kind, Kind::Texts),
+            Call::Words { index } => text(name, kind, if index.is_some() { Kind::Utf8 } else { Kind::Texts }),
             Call::Split { separator, .. } | Call::SplitAll { separator } if separator.is_empty() => {
                 Err(Error::invalid("split: the separator is empty")
                     .hint("name what is between the parts, as a space; slice takes single characters"))
@@ -238,7 +296,18 @@ impl Call {
             },
             Call::IsIn { values } => values.check(name).and_then(|()| values.kind(name, kind)),
             Call::Lookup { table } => table.kind(kind),
-            Call::ToTime { .. } => text(name, kind, Kind::scalar(DType::Int64)),
+            Call::LookupItems { table } => table.kind_of_items(kind),
+            Call::ToTime { format, .. } => {
+                format.as_deref().map_or(Ok(()), check_read_format)?;
+                text(name, kind, Kind::scalar(DType::Int64))
+            }
+            Call::FormatTime { format, .. } => match kind {
+                Kind::Scalar { dtype } if !dtype.is_float() && *dtype != DType::Bool => {
+                    time_items(name, format).map(|_| Kind::Utf8)
+                }
+                _ => Err(Error::invalid(format!("{name}: {kind} counts no time"))
+                    .hint("times are whole numbers; .str.to_time(\"us\") reads them from text")),
+            },
             Call::Time { .. } => match kind.dtype() {
                 Some(dtype) if !dtype.is_float() && dtype != DType::Bool => numbers(name, kind, DType::Int64),
                 _ => Err(Error::invalid(format!("{name}: {kind} counts no time"))
@@ -314,13 +383,18 @@ impl std::fmt::Display for Call {
                 write!(f, "{text:?}")?
             }
             Call::Replace { old, new } => write!(f, "{old:?}, {new:?}")?,
-            Call::Match { pattern, .. } => write!(f, "{pattern:?}")?,
+            Call::ReplacePattern { pattern, new } => write!(f, "{pattern}, {new:?}, regex=True")?,
+            Call::Extract { pattern, group } => write!(f, "{pattern}, {group}")?,
+            Call::Match { pattern, .. } | Call::FindAll { pattern } => write!(f, "{pattern}")?,
+            Call::Words { index } => index.iter().try_for_each(|index| write!(f, "None, {index}"))?,
             Call::Split { separator, index } => write!(f, "{separator:?}, {index}")?,
             Call::SplitAll { separator } | Call::Join { separator } => write!(f, "{separator:?}")?,
             Call::ToInt { base } => write!(f, "{base}")?,
             Call::IsIn { values } => write!(f, "{} values", values.len())?,
-            Call::Lookup { table } => write!(f, "{} keys", table.keys.len())?,
-            Call::Time { unit, .. } | Call::ToTime { unit } => write!(f, "{:?}", unit.name())?,
+            Call::Lookup { table } | Call::LookupItems { table } => write!(f, "{} keys", table.keys.len())?,
+            Call::ToTime { unit, format: Some(format) } => write!(f, "{:?}, {format:?}", unit.name())?,
+            Call::FormatTime { format, .. } => write!(f, "{format:?}")?,
+            Call::Time { unit, .. } | Call::ToTime { unit, .. } => write!(f, "{:?}", unit.name())?,
             Call::Bucketize { bounds, .. } => write!(f, "{} bounds", bounds.len())?,
             Call::OneHot { classes } => write!(f, "{classes}")?,
             Call::Get { index, default: None } => write!(f, "{index}")?,
@@ -332,18 +406,4 @@ impl std::fmt::Display for Call {
 
 fn place(place: Option<i64>) -> String {
     place.map_or_else(|| "None".to_owned(), |place| place.to_string())
-}
-
-/// Compiles a pattern. Every pattern takes time linear in the length of a text.
-///
-/// # Errors
-/// Invalid when the pattern is not valid, or takes more than 1 MiB compiled.
-pub fn text_pattern(pattern: &str) -> Result<Regex> {
-    RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build().map_err(|e| {
-        let why = e.to_string();
-        let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        Error::invalid(format!("{pattern:?} is no pattern: {why}")).hint(
-            "it is matched in linear time, so look-around and back-references are not there; use a function for these",
-        )
-    })
 }

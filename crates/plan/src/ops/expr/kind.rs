@@ -7,9 +7,16 @@
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind, Schema};
 
+use super::operand::concat_kind;
 use super::{Binary, Expr, Unary};
 
 impl Unary {
+    /// Says whether its result is a float for whole numbers, too, as of logarithms and sines.
+    pub fn is_real(self) -> bool {
+        use Unary::*;
+        !matches!(self, Neg | Not | Abs | Sign | Floor | Ceil | Round | IsNan | IsNull | Len)
+    }
+
     /// Returns the dtype of a logarithm, exponential or square root of `dtype`: the float that NumPy chooses for it.
     pub fn real(dtype: DType) -> DType {
         match (dtype.is_float(), dtype.size()) {
@@ -149,6 +156,10 @@ impl Expr {
                 let kinds = args.iter().map(|arg| arg.kind(schema)).collect::<Result<Vec<_>>>()?;
                 let dtype = stack_dtype(args, &kinds)?;
                 Ok(ExprKind::Column(Kind::fixed(dtype, &[args.len()])))
+            }
+            Expr::ConcatList { args } => {
+                let kinds = args.iter().map(|arg| arg.kind(schema)).collect::<Result<Vec<_>>>()?;
+                concat_kind(args, &kinds).map(ExprKind::Column)
             }
             Expr::Call { call, arg } => Ok(ExprKind::Column(call.kind(&arg.kind(schema)?.column())?)),
             Expr::Cast { arg, dtype } => Ok(ExprKind::Column(dtype.kind(&arg.kind(schema)?.column())?)),
@@ -372,6 +383,7 @@ fn binary_kind(op: Binary, a: &ExprKind, b: &ExprKind) -> Result<ExprKind> {
         }
         _ => {
             let dtype = match (op, meet(a, b)?) {
+                (Binary::Arctan2, d) => Unary::real(d),
                 (Binary::TrueDiv, d) if !d.is_float() => DType::Float64,
                 (
                     Binary::Sub | Binary::Pow | Binary::FloorDiv | Binary::Mod | Binary::Add | Binary::Mul,
@@ -409,7 +421,7 @@ fn unary_kind(op: Unary, arg: ExprKind) -> Result<ExprKind> {
             DType::Bool
         }
         Unary::IsNan => DType::Bool,
-        Unary::Log | Unary::Log1p | Unary::Exp | Unary::Sqrt => Unary::real(dtype),
+        op if op.is_real() => Unary::real(dtype),
         Unary::Neg | Unary::Abs | Unary::Sign if dtype == DType::Bool => {
             return Err(Error::invalid("truth values have no arithmetic").hint("cast them to a number first"));
         }

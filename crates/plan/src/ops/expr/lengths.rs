@@ -46,12 +46,18 @@ impl Expr {
                 }
                 (cond, yes, no) => equal([cond, yes, no]),
             },
+            Expr::ConcatList { args } => {
+                self.kind(schema).ok().filter(|kind| is_open(&kind.clone().column()))?;
+                let lengths: Vec<_> = args.iter().filter_map(|arg| arg.lengths(schema)).collect();
+                let uniform = lengths.iter().all(|lengths| lengths.uniform);
+                Some(Lengths { uniform, name: self.to_string() })
+            }
             Expr::Call { call, arg } => {
                 let kind = self.kind(schema).ok().filter(|kind| is_open(&kind.clone().column()))?;
                 let of = arg.lengths(schema);
                 match call {
                     Call::Slice { .. } => of.map(|of| Lengths { name: format!("{}.{call}", of.name), ..of }),
-                    Call::IsIn { .. } | Call::Bucketize { .. } | Call::Time { .. } => of,
+                    Call::IsIn { .. } | Call::Bucketize { .. } | Call::Time { .. } | Call::LookupItems { .. } => of,
                     other => Some(Lengths { uniform: false, name: format!("{other} of {:?}", kind.column()) }),
                 }
             }

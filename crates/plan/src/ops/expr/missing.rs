@@ -40,6 +40,7 @@ impl Expr {
             Expr::Col { name } => !known.contains(name.as_str()) && schema.field(name).is_ok_and(|f| f.nullable),
             Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => false,
             Expr::Unary { op: Unary::IsNull, .. } | Expr::Stack { .. } => false,
+            Expr::ConcatList { args } => args.iter().any(|arg| arg.may_be_missing(schema, known)),
             Expr::Binary { left, right, .. } => {
                 left.may_be_missing(schema, known) || right.may_be_missing(schema, known)
             }
@@ -86,7 +87,8 @@ impl Expr {
         match self {
             Expr::Col { name } => Known::from([name.as_str()]),
             Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => Known::new(),
-            Expr::Unary { op: Unary::IsNull, .. } | Expr::Stack { .. } => Known::new(),
+            // A single text that is missing is a missing item of the list.
+            Expr::Unary { op: Unary::IsNull, .. } | Expr::Stack { .. } | Expr::ConcatList { .. } => Known::new(),
             Expr::Binary { op: Binary::And | Binary::Or, left: a, right: b } | Expr::FillNull { arg: a, value: b } => {
                 &a.needs() & &b.needs()
             }

@@ -2,8 +2,8 @@
 //!
 //! - `tree`: the expression and its operators; `call`, `cast`: functions with fixed arguments, and casts; `constants`:
 //!   lists of values and defaults among these arguments; `keys`: values that are looked up; `operand`: the kinds that calls
-//!   take
-//! - `table`, `time`: tables that it looks up, and units and parts of times
+//!   take; `patterns`: patterns of texts
+//! - `table`, `time`, `time_format`: tables that it looks up, units and parts of times, and texts of times
 //! - `written`: its serialized form
 //! - `kind`: its type over a schema; `missing`: the columns that may be missing; `ranges`: whether a condition may be
 //!   true for rows of which a file's footer tells the ranges
@@ -16,20 +16,24 @@ mod kind;
 mod lengths;
 mod missing;
 mod operand;
+mod patterns;
 mod ranges;
 mod table;
 mod time;
+mod time_format;
 mod tree;
 mod written;
 
-pub use call::{Call, text_pattern};
+pub use call::Call;
 pub use cast::CastType;
 pub(crate) use cast::cast_may_fail;
 pub use constants::{ItemDefault, Values};
 pub use keys::Keys;
 pub use kind::{ExprKind, meet, promote, stack_dtype};
+pub use patterns::{Group, Pattern, Replacement};
 pub use ranges::{ColumnValues, ValueBound, ValueRange};
 pub use table::{Found, Table};
 pub use time::{TimePart, TimeUnit};
+pub use time_format::{MONTHS, TimeItem, WEEKDAYS, time_items};
 pub use tree::{Binary, Expr, Unary};
 pub(crate) use written::Part;

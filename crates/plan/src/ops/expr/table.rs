@@ -44,15 +44,13 @@ impl Table {
     /// # Errors
     /// Invalid for keys of another type, and for a table that is none.
     pub(super) fn kind(&self, kind: &Kind) -> Result<Kind> {
-        self.keys.check("lookup")?;
-        let (keys, values) = (self.keys.len(), self.values.len());
-        if values != keys && values != keys + 1 {
-            return Err(Error::invalid(format!("lookup: {keys} keys and {values} values"))
-                .hint("give a value for each key, and one more for other keys or none"));
-        }
+        self.check()?;
         if !matches!(kind, Kind::Utf8 | Kind::Scalar { .. }) {
-            return Err(Error::invalid(format!("lookup: {kind} is no key"))
-                .hint("keys are numbers or strings, one in each row"));
+            let hint = match kind {
+                Kind::Bytes => "if it is text in UTF-8, cast it first: .cast(str)",
+                _ => "write .list.lookup(table, default=0), which looks up each item",
+            };
+            return Err(Error::invalid(format!("lookup: {kind} is no key")).hint(hint));
         }
         self.keys.kind("lookup", kind)?;
         Ok(match self.values {
@@ -60,6 +58,47 @@ impl Table {
             Found::Floats(_) => Kind::scalar(DType::Float64),
             Found::Texts(_) => Kind::Utf8,
         })
+    }
+
+    /// Returns the lists that it gives for lists of keys.
+    ///
+    /// # Errors
+    /// As [`Table::kind`]; Invalid for numbers of which some may lack, because no item of a list of numbers is missing.
+    pub(super) fn kind_of_items(&self, kind: &Kind) -> Result<Kind> {
+        self.check()?;
+        let shape = match kind {
+            Kind::Texts => vec![None],
+            Kind::Tensor { shape, .. } => shape.clone(),
+            _ => {
+                return Err(Error::invalid(format!("lookup: {kind} is no list"))
+                    .hint("write lookup(table) of a column with one value in each row"));
+            }
+        };
+        self.keys.kind("lookup", if *kind == Kind::Texts { &Kind::Utf8 } else { kind })?;
+        let dtype = match self.values {
+            Found::Texts(_) if shape.len() == 1 => return Ok(Kind::Texts),
+            Found::Texts(_) => {
+                return Err(Error::invalid(format!("lookup: no column holds a text for each item of {kind}"))
+                    .hint("lists of one dimension may have texts: leave out what is not needed with slice or get"));
+            }
+            Found::Ints(_) => DType::Int64,
+            Found::Floats(_) => DType::Float64,
+        };
+        match self.has_gaps() {
+            true => Err(Error::invalid("lookup: an item may have no entry, and no number in a list is missing")
+                .hint("say what other items have: .list.lookup(table, default=0)")),
+            false => Ok(Kind::Tensor { dtype, shape }),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.keys.check("lookup")?;
+        let (keys, values) = (self.keys.len(), self.values.len());
+        if values != keys && values != keys + 1 {
+            return Err(Error::invalid(format!("lookup: {keys} keys and {values} values"))
+                .hint("give a value for each key, and one more for other keys or none"));
+        }
+        Ok(())
     }
 }
 

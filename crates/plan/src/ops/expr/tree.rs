@@ -89,6 +89,11 @@ pub enum Expr {
         /// One number each; at least one.
         args: Vec<Expr>,
     },
+    /// Several lists of a row as one, in their order; a single value is a list of one.
+    ConcatList {
+        /// The lists; at least one.
+        args: Vec<Expr>,
+    },
     /// A function with arguments that are fixed.
     Call {
         /// The function.
@@ -117,6 +122,7 @@ pub enum Binary {
     FloorDiv,
     Mod,
     Pow,
+    Arctan2,
     Eq,
     Ne,
     Lt,
@@ -138,8 +144,27 @@ pub enum Unary {
     Sign,
     Log,
     Log1p,
+    Log2,
+    Log10,
     Exp,
+    Exp2,
+    Expm1,
     Sqrt,
+    Cbrt,
+    Sin,
+    Cos,
+    Tan,
+    Arcsin,
+    Arccos,
+    Arctan,
+    Sinh,
+    Cosh,
+    Tanh,
+    Arcsinh,
+    Arccosh,
+    Arctanh,
+    Degrees,
+    Radians,
     Floor,
     Ceil,
     Round,
@@ -164,7 +189,7 @@ impl Expr {
             | Expr::Call { arg, .. }
             | Expr::Cast { arg, .. } => arg.columns(see),
             Expr::Where { cond, yes, no } => [cond, yes, no].into_iter().for_each(|e| e.columns(see)),
-            Expr::Stack { args } => args.iter().for_each(|e| e.columns(see)),
+            Expr::Stack { args } | Expr::ConcatList { args } => args.iter().for_each(|e| e.columns(see)),
         }
     }
 }
@@ -177,6 +202,7 @@ impl std::fmt::Display for Expr {
             Expr::Float { value } => write!(f, "{value:?}"),
             Expr::Bool { value } => write!(f, "{value}"),
             Expr::Str { value } => write!(f, "{value:?}"),
+            Expr::Binary { op: Binary::Arctan2, left, right } => write!(f, "arctan2({left}, {right})"),
             Expr::Binary { op, left, right } => write!(f, "({left} {} {right})", op.symbol()),
             Expr::Unary { op, arg } => write!(f, "{}({arg})", format!("{op:?}").to_lowercase()),
             Expr::Clip { arg, low, high } => write!(f, "clip({arg}, {low:?}, {high:?})"),
@@ -185,9 +211,10 @@ impl std::fmt::Display for Expr {
             Expr::HashMod { arg, buckets } => write!(f, "hash_mod({arg}, {buckets})"),
             Expr::Call { call, arg } => write!(f, "{arg}.{call}"),
             Expr::Cast { arg, dtype } => write!(f, "{arg}.cast({dtype})"),
-            Expr::Stack { args } => {
+            Expr::Stack { args } | Expr::ConcatList { args } => {
+                let name = if matches!(self, Expr::Stack { .. }) { "stack" } else { "concat_list" };
                 let args: Vec<String> = args.iter().map(Expr::to_string).collect();
-                write!(f, "stack({})", args.join(", "))
+                write!(f, "{name}({})", args.join(", "))
             }
         }
     }
@@ -204,6 +231,7 @@ impl Binary {
             Binary::FloorDiv => "//",
             Binary::Mod => "%",
             Binary::Pow => "**",
+            Binary::Arctan2 => "arctan2",
             Binary::Eq => "==",
             Binary::Ne => "!=",
             Binary::Lt => "<",

@@ -27,6 +27,7 @@ pub(crate) enum Part {
     FillNull {},
     HashMod { buckets: u64 },
     Stack { count: usize },
+    ConcatList { count: usize },
     Call { call: Call },
     Cast { dtype: CastType },
 }
@@ -71,11 +72,8 @@ fn write(expr: Expr, parts: &mut Vec<Part>) {
             write(*arg, parts);
             Part::HashMod { buckets }
         }
-        Expr::Stack { args } => {
-            let count = args.len();
-            args.into_iter().for_each(|e| write(e, parts));
-            Part::Stack { count }
-        }
+        Expr::Stack { args } => Part::Stack { count: write_all(args, parts) },
+        Expr::ConcatList { args } => Part::ConcatList { count: write_all(args, parts) },
         Expr::Call { call, arg } => {
             write(*arg, parts);
             Part::Call { call }
@@ -86,6 +84,13 @@ fn write(expr: Expr, parts: &mut Vec<Part>) {
         }
     };
     parts.push(part);
+}
+
+/// Writes operands; returns their number.
+fn write_all(args: Vec<Expr>, parts: &mut Vec<Part>) -> usize {
+    let count = args.len();
+    args.into_iter().for_each(|arg| write(arg, parts));
+    count
 }
 
 impl TryFrom<Vec<Part>> for Expr {
@@ -109,7 +114,6 @@ struct Reader {
 
 impl Reader {
     fn part(&mut self, part: Part) -> Result<()> {
-        let first = self.made.len();
         let mut depth = 0;
         let expr = match part {
             Part::Col { name } => Expr::Col { name },
@@ -132,12 +136,8 @@ impl Reader {
                 Expr::FillNull { arg: self.operand(&mut depth)?, value }
             }
             Part::HashMod { buckets } => Expr::HashMod { arg: self.operand(&mut depth)?, buckets },
-            Part::Stack { count } => {
-                let from = first.checked_sub(count).ok_or_else(too_few)?;
-                let args = self.made.split_off(from);
-                depth = args.iter().map(|(_, depth)| *depth).max().unwrap_or(0);
-                Expr::Stack { args: args.into_iter().map(|(arg, _)| arg).collect() }
-            }
+            Part::Stack { count } => Expr::Stack { args: self.operands(count, &mut depth)? },
+            Part::ConcatList { count } => Expr::ConcatList { args: self.operands(count, &mut depth)? },
             Part::Call { call } => Expr::Call { call, arg: self.operand(&mut depth)? },
             Part::Cast { dtype } => Expr::Cast { arg: self.operand(&mut depth)?, dtype },
         };
@@ -148,6 +148,14 @@ impl Reader {
         }
         self.made.push((expr, depth + 1));
         Ok(())
+    }
+
+    /// Takes the last operands; `depth` becomes that of the deepest.
+    fn operands(&mut self, count: usize, depth: &mut usize) -> Result<Vec<Expr>> {
+        let from = self.made.len().checked_sub(count).ok_or_else(too_few)?;
+        let args = self.made.split_off(from);
+        *depth = args.iter().map(|(_, depth)| *depth).max().unwrap_or(0);
+        Ok(args.into_iter().map(|(arg, _)| arg).collect())
     }
 
     /// Takes the last operand; `depth` becomes at least its own.

@@ -5,7 +5,7 @@
 use arrow_buffer::Buffer;
 use forebay_core::{Error, Result};
 use forebay_data::DType;
-use forebay_plan::{Binary, meet};
+use forebay_plan::{Binary, Unary, meet};
 
 use super::kernel::{merge, native, real, update};
 use super::number::{Number, Real};
@@ -20,6 +20,7 @@ pub(in crate::table::expr) fn join(op: Binary, a: Value, b: Value, rows: usize) 
     let literals = !matches!((&a, &b), (Value::Numbers(_), _) | (_, Value::Numbers(_)));
     let dtype = match (op, meet(&a.kind(), &b.kind())?) {
         (Binary::TrueDiv, dtype) if !dtype.is_float() => DType::Float64,
+        (Binary::Arctan2, dtype) => Unary::real(dtype),
         (_, dtype) => dtype,
     };
     let (a, b, place) = align(a.bend(dtype)?, b.bend(dtype)?, rows)?;
@@ -46,6 +47,7 @@ fn numbers<T: Number>(op: Binary, a: Numbers, b: Numbers) -> Result<Buffer> {
             update::<T>(a.values, |x| x.mul(x))
         }
         Binary::Pow => merge::<T>(a, b, Number::pow),
+        Binary::Arctan2 => merge::<T>(a, b, |y, x| T::of(libm::atan2(y.f64(), x.f64()))),
         other => return Err(Error::internal(format!("{} is not arithmetic", other.symbol()))),
     })
 }

@@ -1,8 +1,8 @@
 //! Functions of one number.
 //!
-//! `floor`, `ceil`, `round`, `sqrt` and `abs` are exact. `log`, `log1p` and `exp` are computed in float64 by `libm`,
-//! which is the same Rust code on every machine; a system's own library may differ in the last bit. Its error is below
-//! 1 unit of the last place (it is a port of FreeBSD's msun). They are rounded once to float32 and float16.
+//! `floor`, `ceil`, `round`, `sqrt` and `abs` are exact. Logarithms, exponentials and the functions of angles are computed
+//! in float64 by `libm`, which is the same Rust code on every machine; a system's own library may differ in the last bit. Its
+//! error is below 1 unit of the last place (it is a port of FreeBSD's msun). They are rounded once to float32 and float16.
 
 use forebay_core::{Error, Result};
 use forebay_data::DType;
@@ -22,7 +22,7 @@ pub(in crate::table::expr) fn function(op: Unary, value: Value) -> Result<Value>
     let literal = !matches!(value, Value::Numbers(_));
     let numbers = value.numbers()?;
     let result = match op {
-        Unary::Log | Unary::Log1p | Unary::Exp | Unary::Sqrt => {
+        op if op.is_real() => {
             let dtype = if literal { DType::Float64 } else { Unary::real(numbers.dtype) };
             let numbers = convert(numbers, dtype);
             let values = real!(dtype, T => analytic::<T>(op, numbers.values.clone()), else return Err(unknown(op)));
@@ -65,12 +65,32 @@ fn sign<T: Number>(x: T) -> T {
 }
 
 fn analytic<T: Real>(op: Unary, values: arrow_buffer::Buffer) -> arrow_buffer::Buffer {
-    match op {
-        Unary::Log => update::<T>(values, |x| T::of(libm::log(x.f64()))),
-        Unary::Log1p => update::<T>(values, |x| T::of(libm::log1p(x.f64()))),
-        Unary::Exp => update::<T>(values, |x| T::of(libm::exp(x.f64()))),
-        _ => update::<T>(values, Real::sqrt),
-    }
+    let function: fn(f64) -> f64 = match op {
+        Unary::Log => libm::log,
+        Unary::Log1p => libm::log1p,
+        Unary::Log2 => libm::log2,
+        Unary::Log10 => libm::log10,
+        Unary::Exp => libm::exp,
+        Unary::Exp2 => libm::exp2,
+        Unary::Expm1 => libm::expm1,
+        Unary::Cbrt => libm::cbrt,
+        Unary::Sin => libm::sin,
+        Unary::Cos => libm::cos,
+        Unary::Tan => libm::tan,
+        Unary::Arcsin => libm::asin,
+        Unary::Arccos => libm::acos,
+        Unary::Arctan => libm::atan,
+        Unary::Sinh => libm::sinh,
+        Unary::Cosh => libm::cosh,
+        Unary::Tanh => libm::tanh,
+        Unary::Arcsinh => libm::asinh,
+        Unary::Arccosh => libm::acosh,
+        Unary::Arctanh => libm::atanh,
+        Unary::Degrees => f64::to_degrees,
+        Unary::Radians => f64::to_radians,
+        _ => return update::<T>(values, Real::sqrt),
+    };
+    update::<T>(values, |x| T::of(function(x.f64())))
 }
 
 fn unknown(op: Unary) -> Error {

@@ -61,12 +61,12 @@ pub(in crate::table::expr) fn call(call: &Call, column: &ArrayRef) -> Result<Val
     }
 }
 
-/// Returns the parts of each text between separators, as Python's `str.split(separator)`.
+/// Returns the parts of each text.
 ///
 /// # Errors
 /// Internal when Arrow refuses.
-pub(in crate::table::expr) fn split(texts: &LargeStringArray, separator: &str) -> Result<Value> {
-    let parts = texts.iter().map(|text| text.map(|text| text.split(separator).map(Some).collect()));
+pub(in crate::table::expr) fn split(texts: &LargeStringArray, parts: impl Fn(&str) -> Vec<&str>) -> Result<Value> {
+    let parts = texts.iter().map(|text| text.map(|text| parts(text).into_iter().map(Some).collect()));
     Ok(Value::Texts(TextLists::collect::<&str>(parts)?))
 }
 

@@ -2,12 +2,15 @@
 //!
 //! Days are counted in the Gregorian calendar throughout, as NumPy, pandas and polars do.
 
+use std::sync::Arc;
+
 use arrow_array::LargeStringArray;
 use arrow_buffer::Buffer;
 use forebay_core::{Error, Result};
 use forebay_data::DType;
-use forebay_plan::{TimePart, TimeUnit};
+use forebay_plan::{TimePart, TimeUnit, time_items};
 
+use super::time_format;
 use crate::table::expr::numbers::kernel::{map, native};
 use crate::table::expr::numbers::number::Number;
 use crate::table::expr::numbers::shape::{Layout, Numbers};
@@ -45,7 +48,7 @@ fn of(time: i64, part: TimePart, unit: TimeUnit) -> i64 {
 }
 
 /// Returns year, month and day of a number of days since 1970-01-01.
-fn date(day: i64) -> (i64, i64, i64) {
+pub(super) fn date(day: i64) -> (i64, i64, i64) {
     // Years begin with March here, so that a leap day is the last of a year.
     let (era, in_era) = (day.div_euclid(DAYS_OF_ERA), day.rem_euclid(DAYS_OF_ERA) + DAYS_TO_1970);
     let (era, in_era) = (era + in_era / DAYS_OF_ERA, in_era % DAYS_OF_ERA);
@@ -58,7 +61,7 @@ fn date(day: i64) -> (i64, i64, i64) {
 }
 
 /// Returns the days from 1970-01-01 to a date.
-fn days(year: i64, month: i64, day: i64) -> i64 {
+pub(super) fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let (era, in_era) = (year.div_euclid(400), year.rem_euclid(400));
     let in_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -69,15 +72,24 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 ///
 /// # Errors
 /// Data for a text that writes no time, or one that no number of the unit reaches.
-pub(in crate::table::expr) fn read(texts: &LargeStringArray, unit: TimeUnit) -> Result<Value> {
+pub(in crate::table::expr) fn read(texts: &LargeStringArray, unit: TimeUnit, format: Option<&str>) -> Result<Value> {
+    let items = format.map(|format| time_items("to_time", format)).transpose()?;
     let one = |text: Option<&str>| match text {
         None => Ok(0),
-        Some(text) => time(text.trim(), unit).ok_or_else(|| {
-            let start: String = text.chars().take(40).collect();
-            Error::data(format!("to_time: {start:?} is no time in {}", unit.name())).hint(
-                "it reads ISO 8601, as 2024-02-29 or 2024-02-29T13:45:10.5+01:00; slice and replace bring others to it",
-            )
-        }),
+        Some(text) => {
+            let trimmed = text.trim();
+            let found = items.as_ref().map_or_else(|| time(trimmed, unit), |i| time_format::read(i, trimmed, unit));
+            found.ok_or_else(|| {
+                let start: String = text.chars().take(40).collect();
+                let error = Error::data(format!("to_time: {start:?} is no time in {}", unit.name()));
+                match format {
+                    None => error.hint(
+                        "it reads ISO 8601, as 2024-02-29 or 2024-02-29T13:45:10.5+01:00; format=\"%d/%m/%Y\" reads others",
+                    ),
+                    Some(format) => error.with("format", format).hint("leave such rows out with filter, or change format="),
+                }
+            })
+        }
     };
     let values = Buffer::from_vec(texts.iter().map(one).collect::<Result<Vec<i64>>>()?);
     let nulls = arrow_array::Array::nulls(texts).cloned();
@@ -90,21 +102,42 @@ fn time(text: &str, unit: TimeUnit) -> Option<i64> {
         None => (text, ""),
     };
     let [year, month, day] = fields(date, '-', [4, 2, 2])?;
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let last = match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=last).contains(&day) {
+    if !(1..=last_day(year, month)?).contains(&day) {
         return None;
     }
-    let day = days(year, month, day);
     let (second, nanos) = if clock.is_empty() { (0, 0) } else { second_of(clock)? };
+    ticks(days(year, month, day), second, nanos, unit)
+}
+
+/// Returns the last day of a month; `None` if there is no such month.
+pub(super) fn last_day(year: i64, month: i64) -> Option<i64> {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 => Some(28 + i64::from(leap)),
+        4 | 6 | 9 | 11 => Some(30),
+        1..=12 => Some(31),
+        _ => None,
+    }
+}
+
+/// Returns a time as a number, cut off at the unit; `None` beyond 64 bits.
+pub(super) fn ticks(day: i64, second: i64, nanos: i64, unit: TimeUnit) -> Option<i64> {
     let Some(ticks) = unit.in_second() else { return Some(day + second.div_euclid(86_400)) };
     let seconds = day.checked_mul(86_400)?.checked_add(second)?;
     seconds.checked_mul(ticks)?.checked_add(nanos / (1_000_000_000 / ticks))
+}
+
+/// Writes times in a format.
+///
+/// # Errors
+/// Invalid for a format that the plan's checks refuse; Internal for texts.
+pub(in crate::table::expr) fn write(value: Value, unit: TimeUnit, format: &str, rows: usize) -> Result<Value> {
+    let (items, numbers) = (time_items("strftime", format)?, value.numbers()?.expand(&Layout::Rows, rows));
+    let times = native!(numbers.dtype, T => map::<T, i64>(&numbers.values, Number::i64));
+    let is_there = |row: usize| numbers.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+    let texts = times.typed_data::<i64>().iter().enumerate();
+    let texts = texts.map(|(row, time)| is_there(row).then(|| time_format::write(&items, *time, unit)));
+    Ok(Value::Text(Arc::new(texts.collect::<LargeStringArray>())))
 }
 
 /// Returns the seconds and nanoseconds since midnight, UTC, that a time of day writes.

@@ -1,4 +1,4 @@
-//! Functions of texts with fixed arguments: Python's methods of `str`, and patterns of the regex crate.
+//! Functions of texts with fixed arguments: Python's methods of `str`.
 //!
 //! Invariant: a missing row stays missing, and no function is computed for it.
 
@@ -11,8 +11,9 @@ use arrow_array::{Array, GenericByteArray, LargeBinaryArray, LargeStringArray};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use forebay_core::{Error, Result};
 use forebay_data::DType;
-use forebay_plan::{Call, text_pattern};
+use forebay_plan::Call;
 
+use super::patterns;
 use crate::table::expr::numbers::shape::{Layout, Numbers};
 use crate::table::expr::value::{Value, arrow};
 
@@ -84,20 +85,15 @@ pub(in crate::table::expr) fn call(call: &Call, value: &Value, rows: usize) -> R
         }
         Call::Substring { start, stop } => made(&texts, |text| Some(slice(text, *start, *stop).into())),
         Call::Replace { old, new } => made(&texts, |text| Some(text.replace(old, new).into())),
-        Call::Split { separator, index } => made(&texts, |text| part(text, separator, *index).map(Into::into)),
+        Call::Split { separator, index } => {
+            made(&texts, |text| part(text.split(separator.as_str()), *index).map(Into::into))
+        }
+        Call::Words { index: Some(index) } => made(&texts, |text| part(words(text), *index).map(Into::into)),
         Call::Contains { text } => told(&texts, |row| row.contains(text.as_str())),
         Call::StartsWith { text } => told(&texts, |row| row.starts_with(text.as_str())),
         Call::EndsWith { text } => told(&texts, |row| row.ends_with(text.as_str())),
-        Call::Match { pattern, from_start } => {
-            let pattern = text_pattern(pattern)?;
-            told(&texts, |row| match from_start {
-                // `find` returns the leftmost match, which begins at 0 if any match does.
-                true => pattern.find(row).is_some_and(|found| found.start() == 0),
-                false => pattern.is_match(row),
-            })
-        }
         Call::ToInt { base } => numbers(&texts, *base),
-        other => Err(Error::internal(format!("{other} is no function of a text"))),
+        other => patterns::call(other, &texts),
     }
 }
 
@@ -135,11 +131,11 @@ pub(super) fn bytes_of(texts: &LargeStringArray) -> &[u8] {
     &texts.value_data()[offsets[0] as usize..offsets[texts.len()] as usize]
 }
 
-fn made(texts: &LargeStringArray, make: impl Fn(&str) -> Option<Cow<'_, str>>) -> Result<Value> {
+pub(super) fn made(texts: &LargeStringArray, make: impl Fn(&str) -> Option<Cow<'_, str>>) -> Result<Value> {
     Ok(Value::Text(Arc::new(texts.iter().map(|text| text.and_then(&make)).collect::<LargeStringArray>())))
 }
 
-fn told(texts: &LargeStringArray, tell: impl Fn(&str) -> bool) -> Result<Value> {
+pub(super) fn told(texts: &LargeStringArray, tell: impl Fn(&str) -> bool) -> Result<Value> {
     let values: Vec<i8> = texts.iter().map(|text| i8::from(text.is_some_and(&tell))).collect();
     let (values, nulls) = (Buffer::from_vec(values), texts.nulls().cloned());
     Ok(Value::Numbers(Numbers { dtype: DType::Bool, values, nulls, layout: Layout::Rows }))
@@ -191,12 +187,17 @@ fn slice(text: &str, start: Option<i64>, stop: Option<i64>) -> &str {
     &text[at(taken.start)..at(taken.end)]
 }
 
-fn part<'a>(text: &'a str, separator: &str, index: i64) -> Option<&'a str> {
+/// Returns the parts between white space, as Python's `str.split()`.
+pub(in crate::table::expr) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(is_space).filter(|word| !word.is_empty())
+}
+
+fn part<'a>(mut parts: impl Iterator<Item = &'a str>, index: i64) -> Option<&'a str> {
     match usize::try_from(index) {
-        Ok(index) => text.split(separator).nth(index),
+        Ok(index) => parts.nth(index),
         // Python splits from the front also for negative indices, which matters where separators overlap.
         Err(_) => {
-            let parts: Vec<_> = text.split(separator).collect();
+            let parts: Vec<_> = parts.collect();
             let back = usize::try_from(index.unsigned_abs()).ok()?;
             parts.len().checked_sub(back).map(|at| parts[at])
         }

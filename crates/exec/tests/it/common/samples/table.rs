@@ -33,13 +33,24 @@ pub(super) fn calls() -> Vec<Sample> {
     let add = |column, call| {
         Op::WithColumn(ops::WithColumn { column: name("c"), value: Expr::Call { call, arg: col(column) } })
     };
-    let search = |pattern| Call::Match { pattern: name(pattern), from_start: false };
+    let pattern = |pattern| Pattern::from(name(pattern));
+    let search = |text| Call::Match { pattern: pattern(text), from_start: false };
+    let replace = |text, new| Call::ReplacePattern { pattern: pattern(text), new: name(new) };
+    let extract = |text, number| Call::Extract { pattern: pattern(text), group: Group::Number(number) };
+    let find = |text| Call::FindAll { pattern: pattern(text) };
+    let to_time = |unit, format: Option<&str>| Call::ToTime { unit, format: format.map(name) };
+    let strftime = |format| Call::FormatTime { unit: TimeUnit::D, format: name(format) };
     let split = |separator| Call::Split { separator: name(separator), index: -1 };
     let among = |values: &[i64]| Call::IsIn { values: Values::Ints(values.to_vec()).into() };
     let buckets = |bounds: &[f64]| Call::Bucketize { bounds: bounds.to_vec(), right: true };
     let hot = |classes| Call::OneHot { classes };
     let table =
         |values| Call::Lookup { table: Table { keys: Values::Ints(vec![3]).into(), values: Found::Ints(values) } };
+    let items = |values| Table { keys: Values::Ints(vec![3]).into(), values: Found::Ints(values) };
+    let join = |columns: &[&str]| {
+        let args = columns.iter().map(|column| *col(column)).collect();
+        Op::WithColumn(ops::WithColumn { column: name("c"), value: Expr::ConcatList { args } })
+    };
     let year = || Call::Time { part: TimePart::Year, unit: TimeUnit::D };
     let dates = || {
         let value = Expr::Str { value: name("2024-02-29 13:45") };
@@ -55,11 +66,30 @@ pub(super) fn calls() -> Vec<Sample> {
         sample(add("a", among(&[3, 9])), vec![], vec![add("a", among(&[9, 3])), add("png", among(&[3]))]),
         sample(add("a", table(vec![7])), vec![], vec![add("a", table(vec![])), add("png", table(vec![7]))]),
         sample(add("a", year()), vec![], vec![add("png", year())]),
+        sample(add("a", to_time(TimeUnit::Us, None)), dates(), vec![add("b", to_time(TimeUnit::D, None))]),
         sample(
-            add("a", Call::ToTime { unit: TimeUnit::Us }),
+            add("a", to_time(TimeUnit::S, Some("%Y-%m-%d %H:%M"))),
             dates(),
-            vec![add("b", Call::ToTime { unit: TimeUnit::D })],
+            vec![add("a", to_time(TimeUnit::D, Some("%H:%M"))), add("a", to_time(TimeUnit::D, Some("%Y %q")))],
         ),
+        sample(add("a", strftime("%a %d %B")), vec![], vec![add("a", strftime("%q")), add("png", strftime("%d"))]),
+        sample(
+            add("a", replace("[1-4](.?)", "<\\1>")),
+            text(),
+            vec![add("a", replace("(", "")), add("a", replace("1", "\\1"))],
+        ),
+        sample(add("a", extract("1(.)", 1)), text(), vec![add("a", extract("1", 1)), add("b", extract("1", 0))]),
+        sample(add("a", find("[1-4]")), text(), vec![add("a", find("(1)(2)")), add("b", find("1"))]),
+        sample(add("a", Call::Words { index: None }), text(), vec![add("b", Call::Words { index: Some(1) })]),
+        sample(
+            add("sized", Call::LookupItems { table: items(vec![7, 8]) }),
+            vec![],
+            vec![
+                add("sized", Call::LookupItems { table: items(vec![7]) }),
+                add("a", Call::LookupItems { table: items(vec![7, 8]) }),
+            ],
+        ),
+        sample(join(&["sized", "sized"]), vec![], vec![join(&["a", "b"]), join(&["sized", "png"]), join(&[])]),
         sample(add("a", buckets(&[2.0, 5.5])), vec![], vec![add("a", buckets(&[5.0, 2.0])), add("png", buckets(&[]))]),
         sample(add("a", hot(11)), vec![], vec![add("a", hot(0)), add("sized", hot(11))]),
         sample(add("sized", last()), vec![], vec![add("a", last())]),

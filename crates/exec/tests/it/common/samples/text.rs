@@ -104,7 +104,10 @@ pub(super) fn text() -> Vec<Sample> {
     let by_key = |key, size, max_keys, padding| {
         Op::BatchByKey(ops::BatchByKey { key: vec![name(key)], size, padding, drop_remainder: false, max_keys })
     };
-    let padded = |padding, valid| Op::PaddedBatch(ops::PaddedBatch { size: 4, drop_remainder: false, padding, valid });
+    let kept = |padding, valid, ragged| {
+        Op::PaddedBatch(ops::PaddedBatch { size: 4, drop_remainder: false, padding, valid, ragged })
+    };
+    let padded = |padding, valid| kept(padding, valid, vec![]);
     let padding = |column: &str, to: Option<usize>, multiple_of: Option<usize>| {
         let of = |number: Option<usize>| number.map(|n| (name(column), n)).into_iter().collect::<Vec<_>>();
         let truncate = to.map(|_| name(column)).into_iter().collect();
@@ -126,6 +129,11 @@ pub(super) fn text() -> Vec<Sample> {
             padded(padding("ids", None, Some(3)), Some(name("valid"))),
             ids(),
             vec![padded(None, Some(name("ids")))],
+        ),
+        sample(
+            kept(None, Some(name("valid")), vec![name("ids")]),
+            ids(),
+            vec![kept(None, None, vec![name("a")]), kept(padding("ids", None, None), None, vec![name("ids")])],
         ),
         sample(
             bucket("ids", &[2, 4], None),
