@@ -26,8 +26,8 @@ const CHANGED: &[(&str, Versions)] = &[
     ("expr where", SECOND),
     ("op and", SECOND),
     ("op bucket_by_length", SECOND),
-    ("op filter_expr", SECOND),
     ("op or", SECOND),
+    ("source parquet", SECOND),
 ];
 const SECOND: Versions = Versions { latest: 2, oldest: 2 };
 /// The names that a process of protocol 1 knows, each in its first version. Such a process sends no numbers.
