@@ -10,7 +10,7 @@ export VIRTUAL_ENV := $(VENV)
 # One profile for the wheel, the tests and the benches, so that each dependency is built once.
 CARGO_FLAGS := --release --locked
 RUST_CRATES := --workspace --exclude forebay-python
-# A workspace of its own, so that nobody else builds kube's hundred crates.
+# A workspace of its own, so that other targets do not build kube's hundred crates.
 KUBERNETES := --manifest-path crates/kubernetes/Cargo.toml
 
 .PHONY: help setup build demo test test-rust test-python check check-format check-fast deny frameworks kubernetes upgrade fmt docs site wheel bench fuzz clean

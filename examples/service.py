@@ -46,7 +46,7 @@ def main() -> None:
     here = [digest(batch) for epoch in range(EPOCHS) for batch in ds.iter(seed=SEED, epoch=epoch)]
     if found != here:
         raise SystemExit("the batches differ")
-    print("they are those that this process computes alone")
+    print("they equal the batches that this process computes alone")
 
 
 if __name__ == "__main__":

@@ -54,6 +54,12 @@ impl Pipeline {
     }
 }
 
+/// Returns the size of a source that was not counted. The plan of a streamed mix has a plan for each dataset.
+fn unknown_extent(stages: &Stages) -> Extent {
+    let parts = stages.parts.iter().filter(|_| stages.source.is_streamed_mix());
+    Extent { blocks: 1, parts: parts.map(|part| unknown_extent(part)).collect(), ..Extent::default() }
+}
+
 /// The row ops of a graph, ready to run on given rows.
 struct Prepared {
     stages: Arc<Stages>,
@@ -64,8 +70,7 @@ struct Prepared {
 impl Prepared {
     fn new(pipeline: &Pipeline, graph: Graph) -> Result<Self> {
         let stages = Arc::new(Stages::new(&graph)?);
-        let extent = Extent { rows: None, blocks: 1, bytes: 0, is_compressed: false, parts: Vec::new() };
-        let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(0), 1, None)?);
+        let plan = Arc::new(EpochPlan::new(&stages, unknown_extent(&stages), Seed(0), 1, None)?);
         let (blobs, functions) = (Arc::new(pipeline.blobs.clone()), Arc::new(PyFunctions::default()));
         Ok(Self {
             stages,

@@ -134,7 +134,7 @@ AFTER_BATCH: list[Op] = [
 
 
 def combined(parts: list[fb.Dataset], rng: random.Random) -> fb.Dataset:
-    """Reads datasets of one schema as one; those that are not counted can only be mixed."""
+    """Reads datasets of one schema as one; datasets that are not counted can only be mixed."""
     source = rng.choice([None, "from"])
     kind = rng.choice(["mix", "mix", "mix", "concatenate", "interleave", "zip"])
     if kind == "concatenate":

@@ -103,7 +103,7 @@ def mounted(folder: Path, *arguments: object, **env: object) -> Iterator[Mount]:
 
 
 def refused(folder: Path, *arguments: object, **env: object) -> tuple[int, str]:
-    """The exit code of a mount that does not come about, and what is said."""
+    """Returns the exit code and the output of a mount that is refused."""
     mount = Mount(folder, *arguments, **env)
     assert mount.ready == ""
     return mount.ended(), "".join(mount.said)

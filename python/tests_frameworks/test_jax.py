@@ -40,7 +40,7 @@ def on_four_devices(*spec: str | None) -> NamedSharding:
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 5])
 @pytest.mark.parametrize("known", [True, False])
-def test_a_run_goes_on_from_any_batch_whatever_was_ahead(known, prefetch):
+def test_a_run_goes_on_from_any_batch_with_any_batches_ahead(known, prefetch):
     ds = pipeline(known)
     want = expected(ds, 3)
     for cut in range(len(want[0]) + 1):

@@ -7,7 +7,7 @@ import warnings
 import forebay as fb
 import pytest
 from forebay._src.iteration import repeats
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset, Subset
 
 
 def noisy(row, rng):
@@ -51,3 +51,20 @@ def test_what_is_right_is_not_warned_of():
             told = ds.to_torch()
             told.set_epoch(epoch)
             assert len(list(told)) == len(list(ds.to_torch(epoch=0))) == 3
+
+
+class Rows(IterableDataset):
+    """Reads batches, and yields their rows."""
+
+    def __iter__(self):
+        for batch in fb.range(8).batch(4).to_torch():
+            yield from batch["id"]
+
+
+def test_a_loader_that_makes_batches_of_batches_is_refused():
+    ds = fb.range(8).batch(4)
+    for dataset in (ds, Subset(ds, [1, 0]), ds.to_torch()):
+        with pytest.raises(fb.errors.InvalidPipelineError, match="are in batches already"):
+            list(DataLoader(dataset, batch_size=2))
+        assert [batch["id"].shape for batch in DataLoader(dataset, batch_size=None)] == [(4,), (4,)]
+    assert [rows.tolist() for rows in DataLoader(Rows(), batch_size=2)] == [[0, 1], [2, 3], [4, 5], [6, 7]]

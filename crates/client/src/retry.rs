@@ -84,7 +84,7 @@ mod tests {
         let refused = runtime.block_on(async {
             let channel = Endpoint::from_shared(format!("http://{unused}")).expect("an address").connect_lazy();
             let mut dispatcher = client(Remote::new(unused.to_string()).link(channel));
-            dispatcher.cancel_job(CancelJobRequest::default()).await.expect_err("nobody listens")
+            dispatcher.cancel_job(CancelJobRequest::default()).await.expect_err("the port is closed")
         });
         assert_eq!(to_error(&refused, "").kind(), ErrorKind::Unavailable, "the caller retries");
         let call = NonIdempotentCall::new(ErrorKind::NotFound);

@@ -47,7 +47,7 @@ pub enum Fault {
     /// Presumably the sample's: its process died or was stopped. At another try it may not.
     Process,
     /// No fault: a user's function skipped the sample.
-    Nobody,
+    Skip,
     /// The pipeline's, the machine's, or the storage's: every other row would fail too, or this one may pass later.
     Other,
 }
@@ -121,7 +121,7 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match (self.kind, self.get("fault")) {
             (ErrorKind::Function, Some("process")) => Fault::Process,
-            (ErrorKind::Function, Some("skip")) => Fault::Nobody,
+            (ErrorKind::Function, Some("skip")) => Fault::Skip,
             (ErrorKind::Data | ErrorKind::Function, None) | (ErrorKind::Exhausted, Some("sample")) => Fault::Sample,
             _ => Fault::Other,
         }

@@ -2,7 +2,7 @@
 //! shared.
 //!
 //! Invariant: modes do not depend on the umask. A folder made by this process is for its user alone. An existing folder
-//! that its group, or everybody, may write to was made to be shared: files in it are for those users, too.
+//! that its group, or all users, may write to was made to be shared: files in it are for those users, too.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -32,7 +32,7 @@ impl Modes {
     }
 
     fn shown_by(mode: u32) -> Self {
-        // In a folder like /tmp everybody may write, and each user only touches own files.
+        // In a folder like /tmp all users may write, and each user only touches own files.
         if mode & 0o002 != 0 && mode & STICKY != 0 {
             return Self { shared: 0 };
         }

@@ -138,7 +138,7 @@ impl Volume {
             self.serve(node).inspect_err(|e| self.note(e))?;
         }
         if !target::shows(&self.mount, &self.line) {
-            return Err(Error::unavailable("the mount of the volume is gone: somebody unmounted it")
+            return Err(Error::unavailable("the mount of the volume is gone: another program unmounted it")
                 .with("folder", self.mount.display())
                 .hint("end the pods that use the volume on this node"));
         }

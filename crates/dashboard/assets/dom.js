@@ -73,7 +73,7 @@ function set(node, name, value, before) {
   if (name.startsWith("on")) node[name] = value ?? null;
   else if (name === "style") for (const [key, one] of Object.entries(value ?? {})) node.style.setProperty(key, one);
   else if (name === "value") { if (document.activeElement !== node) node.value = value ?? ""; }
-  // Links stay in this page, whatever a name is.
+  // Links stay in this page, with any name.
   else if (name === "href" && !String(value ?? "#").startsWith("#")) node.removeAttribute(name);
   else if (value === undefined || value === null || value === false) node.removeAttribute(name);
   else node.setAttribute(name, value === true ? "" : String(value));

@@ -411,7 +411,7 @@ mod tests {
         let buffer = block.into_buffer();
         let at = arena.offset_of(&buffer).expect("in the arena");
         let other = SharedMemory::open(arena.fd().expect("a file")).expect("a mapping");
-        // SAFETY: nobody writes; the mapping is its own owner.
+        // SAFETY: no thread writes; the mapping is its own owner.
         let seen = unsafe { other.buffer(at, 1 << 20, other.clone()) }.expect("in range");
         let to_read = SharedMemory::open_to_read(arena.fd().expect("a file")).expect("a mapping");
         // SAFETY: as above.
@@ -421,7 +421,7 @@ mod tests {
         assert!(to_read.contains(&read) && !to_read.contains(&seen) && !to_read.contains(&buffer));
         assert!(
             is_in_arena(&seen) && is_in_arena(&buffer) && !is_in_arena(&read),
-            "what is only read is nobody's to write"
+            "memory that is only read is no arena's to write"
         );
         // SAFETY: refused.
         assert!(unsafe { other.buffer(RESERVED_BYTES, 1, other.clone()) }.is_none());

@@ -31,7 +31,7 @@ impl Int32Lists {
     /// Reads a column.
     ///
     /// # Errors
-    /// Internal when it holds no one-dimensional int32 tensors.
+    /// Internal when its tensors are not of int32 and one dimension.
     pub fn of(column: &ArrayRef) -> Result<Self> {
         let wrong = || Error::internal(format!("a column of {} holds no lists of int32", column.data_type()));
         let values = |array: &ArrayRef| {

@@ -74,7 +74,7 @@ impl LocalCalls {
             LocalCaller::Bearer(token) => with_token(message, token),
         };
         let principal = match caller {
-            LocalCaller::Process => Arc::new(Principal::anybody()),
+            LocalCaller::Process => Arc::new(Principal::administrator()),
             LocalCaller::Bearer(_) => self.access.admit(request.metadata())?,
         };
         request.extensions_mut().insert(principal);

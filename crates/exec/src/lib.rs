@@ -103,7 +103,7 @@ pub use profile::span_log::SpanLog;
 pub use skip::known_skips::KnownSkips;
 pub use skip::saved_skip::SavedSkip;
 pub use skip::skip_log::{Budget, SkippedSample};
-pub use tail::buckets::{Key, KeyPart};
+pub use tail::buckets::{Key, KeyPart, RowsOfKeys};
 pub use tail::delivery::{Delivery, Span};
 pub use tail::merge::Merge;
 pub use tail::position::{MixPosition, PartPosition, Position, Unpacked};

@@ -1,4 +1,4 @@
-//! Encoded sounds. The same bytes have the same samples, or the same error, whatever was decoded before.
+//! Encoded sounds. The same bytes have the same samples, or the same error, after any sound that was decoded before.
 
 use forebay_exec::audio::{Bounds, Sound, decode};
 

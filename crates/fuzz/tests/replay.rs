@@ -70,7 +70,7 @@ fn replay(name: &str, mutations: u64, heard: &mpsc::Sender<()>) -> usize {
                 panic!("{name}: mutation {n} of {} took {taken} bytes; see {}", path.display(), found.display());
             }
             runs += 1;
-            heard.send(()).expect("somebody listens");
+            heard.send(()).expect("the watch receives");
         }
     }
     assert!(runs > 0, "{name} has no corpus");

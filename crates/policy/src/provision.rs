@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_start_is_tried_less_and_less_often_whatever_lives_beside_it() {
+    fn a_worker_that_cannot_start_is_tried_less_and_less_often_beside_living_ones() {
         let mut it = Reconciler::new(1, 3, 1);
         let mut now = Ticks(1);
         let mut pauses = Vec::new();

@@ -21,7 +21,7 @@ impl World<'_> {
         let left: Vec<_> =
             self.net.pipes.iter().filter(|(_, p)| !alive(p)).map(|(id, p)| (*id, p.kind, p.ends)).collect();
         if !left.is_empty() {
-            self.fail("I6", format!("streams that nobody has closed: {left:?}"));
+            self.fail("I6", format!("streams that are still open: {left:?}"));
         }
     }
 }

@@ -61,7 +61,14 @@ METHODS: Mapping[str, str] = {
 _ROWS = "use pyarrow, pandas or Polars on the files of save(folder)"
 _BY_TOKENS = "write bucket_by_length('ids', [64, 128, 256], max_tokens=8192)"
 _COPY_PASTE = "zip the images with a permutation of them, and map: docs/recipes/detection.md#mosaic"
-_NOT_WRITTEN = "TFRecord files are read, and not written: write save(folder, format='parquet')"
+_SAVED = "write save(folder, format='{}')"
+_BY_KEY = "write batch_by_key('key', 32) for batches of one key each; ds.describe() has statistics"
+_NOT_MISSING = "write filter(~fb.col('x').is_null())"
+_LABELS = "a label is the place of its folder among the sorted names: sorted(os.listdir(root))"
+_WEIGHTED = (
+    "write fb.mix of a dataset for each class, with weights=: docs/mixing.md#classes-in-balance; or "
+    "select_rows(rng.choice(len(ds), n, p=p))"
+)
 _LEFT_OUT = "leave it out: threads and prefetching are chosen here"
 _BY_INDEX = "leave it out: one class is read from its start and by index"
 _SHARE = "filter(lambda row, rng: rng.random() < share[row['label']]) keeps a share of each class"
@@ -75,9 +82,11 @@ ELSEWHERE: Mapping[str, str] = {
     "batch_by_tokens": _BY_TOKENS,
     "batched": "write batch(n)",
     "cast_column": "write cast(x='int32'); Audio: decode_audio(column, sample_rate=16000); Image: decode_image(column)",
-    "class_names": "a label is the place of its folder among the sorted names: sorted(os.listdir(root))",
-    "classes": "a label is the place of its folder among the sorted names: sorted(os.listdir(root))",
+    "class_names": _LABELS,
+    "class_to_idx": _LABELS,
+    "classes": _LABELS,
     "class_encode_column": "map with a dictionary gives each name its number",
+    "chunk": "write pack(column, length), which cuts ids into rows of one length",
     "collect": "write list(ds)",
     "column_names": "write list(ds.schema)",
     "columns": "write list(ds.schema)",
@@ -88,22 +97,28 @@ ELSEWHERE: Mapping[str, str] = {
         "write decode_image(column), decode_audio(column), cast(txt='string') or cast(cls=int); other members are "
         "decoded with map"
     ),
+    "drop_nulls": _NOT_MISSING,
+    "dropna": _NOT_MISSING,
     "duplicate": "write with_column('copy', fb.col('x'))",
     "dynamic_batch": _BY_TOKENS,
     "element_spec": "write schema",
     "features": "write schema",
+    "fill_nan": "write with_column('x', fb.where(fb.col('x').is_nan(), 0.0, fb.col('x')))",
+    "fillna": "write fill_null('x', 0) of missing values; nan that is not missing stays, as in polars",
     "fingerprint": "write dataset_id",
     "first": "write ds[0]",
     "flatten": "structs come as columns, outer.inner",
     "flatten_indices": "leave it out: a shuffle has no indices",
     "get_single_element": "write ds[0]",
-    "group_by": "filter makes a dataset of each key",
-    "groupby": "filter makes a dataset of each key",
+    "group_by": _BY_KEY,
+    "groupby": _BY_KEY,
     "head": "write take(5), or show(5)",
     "ignore_errors": "write iter(on_error='skip')",
     "iter_batches": "write batch(n).iter()",
     "iter_jax_batches": "write batch(n).to_jax()",
     "iter_rows": "write iter()",
+    "iterrows": "write iter()",
+    "itertuples": "write iter()",
     "iter_torch_batches": "write batch(n).to_torch()",
     "large_scale_jitter": "write resize(column, size).random_affine(column, 0, scale=(0.1, 2.0))",
     "limit": "write take(n)",
@@ -119,9 +134,11 @@ ELSEWHERE: Mapping[str, str] = {
     "num_columns": "write len(ds.schema)",
     "merge": "write join(table, on='key')",
     "options": "leave it out: explain() shows what is chosen here",
+    "oversample": _WEIGHTED,
     "pipe": "call the function: fn(ds)",
     "prefetch_to_device": "to_jax() and to_torch(device='cuda') copy batches ahead",
     "push_to_hub": "write save(folder, format='parquet'), and upload the folder",
+    "query": "write filter(fb.col('x') > 3)",
     "random_map": "write map(fn) with fn(row, rng)",
     "random_shuffle": "write shuffle()",
     "reduce": "keep the state where you iterate: ops see single samples",
@@ -129,7 +146,7 @@ ELSEWHERE: Mapping[str, str] = {
     "rename_keys": "write rename(old='new')",
     "rsample": "write filter(lambda row, rng: rng.random() < p)",
     "save_to_disk": "write save(folder)",
-    "sample": "write shuffle().take(n)",
+    "sample": "write shuffle().take(n); a share of the samples is split(0.1)[0]",
     "seed": "write iter(seed=1)",
     "set_transform": "write map(fn)",
     "shape": "len(ds) and len(ds.schema) are its parts",
@@ -139,35 +156,40 @@ ELSEWHERE: Mapping[str, str] = {
     "sparse_batch": "write batch(n, pad=0, lengths=...), which pads and tells the lengths",
     "state_dict": "iterators have states: it = ds.iter(); it.state_dict()",
     "simple_copy_paste": _COPY_PASTE,
+    "tail": "write ds[-5:]",
     "to_arrow": _ROWS,
-    "to_csv": _ROWS,
+    "to_csv": _SAVED.format("csv"),
     "to_dict": _ROWS,
+    "to_dicts": "write list(ds)",
     "to_iter_dataset": _BY_INDEX,
     "to_iterable_dataset": _BY_INDEX,
-    "to_json": _ROWS,
+    "to_json": _SAVED.format("jsonl"),
     "to_list": "write list(ds)",
     "to_numpy": "batches are NumPy arrays; all samples in one are ds.batch(len(ds))[0]",
     "to_pandas": _ROWS,
     "to_parquet": "write save(folder, format='parquet')",
     "to_polars": _ROWS,
-    "to_tfrecord": _NOT_WRITTEN,
-    "to_tfrecords": _NOT_WRITTEN,
+    "to_tfrecord": _SAVED.format("tfrecord"),
+    "to_tfrecords": _SAVED.format("tfrecord"),
     "to_tensor": "write normalize(column, mean=[0, 0, 0], std=[1, 1, 1], layout='CHW'), and to_torch() at the end",
     "to_tuple": "write select('jpg', 'cls'): samples are dictionaries",
     "to_pylist": "write list(ds)",
     "to_webdataset": "write save(folder, format='tar')",
     "unbatched": "leave batch out: samples come one by one without it; map(fn, batched=True) gets many at once",
     "union": _CHAIN,
+    "value_counts": "write ds.describe()['x'].top",
+    "weighted": _WEIGHTED,
     "where": "write filter(expression)",
     "with_columns": "write with_column(name, expression), once for each",
     "with_epoch": "itertools.islice(ds.iter(epochs=None), n) ends after n batches",
     "with_length": "leave it out: cardinality counts the samples",
     "with_options": "leave it out: explain() shows what is chosen here",
     "with_transform": "write map(fn)",
-    "write_csv": _ROWS,
-    "write_json": _ROWS,
+    "write_csv": _SAVED.format("csv"),
+    "write_json": _SAVED.format("jsonl"),
+    "write_ndjson": _SAVED.format("jsonl"),
     "write_parquet": "write save(folder, format='parquet')",
-    "write_tfrecords": _NOT_WRITTEN,
+    "write_tfrecords": _SAVED.format("tfrecord"),
     "write_webdataset": "write save(folder, format='tar')",
 }
 
@@ -195,6 +217,7 @@ FUNCTIONS: Mapping[str, str] = {
     "interleave_datasets": "write fb.interleave([a, b]), which takes turns; with probabilities, fb.mix",
     "load_dataset": "write from_parquet('hf://datasets/ORG/NAME/**/*.parquet'), or from_hf(datasets.load_dataset(...))",
     "sample_from_datasets": _MIX,
+    "when": "write fb.where(condition, yes, no)",
 }
 
 
@@ -217,6 +240,7 @@ READERS: Mapping[str, str] = {
     "TFRecordDataset": "write from_tfrecord(paths)",
     "TextLineDataset": "write from_text(paths)",
     "WebDataset": "write from_tar(paths)",
+    "WeightedRandomSampler": _WEIGHTED,
     "from_coco": _COCO,
     "from_feather": "write from_arrow(paths)",
     "from_tensors": "write from_numpy({'x': x[None]})",

@@ -24,7 +24,8 @@ EXPRESSIONS: Mapping[str, str] = {
     **{name: _OF_TEXTS.format(f"{name}(...)") for name in ("contains", "ends_with", "lower", "match", "replace")},
     **{name: _OF_TEXTS.format(f"{name}(...)") for name in ("slice", "split", "starts_with", "strip", "upper")},
     "endswith": _OF_TEXTS.format("ends_with(...)"),
-    "fillna": "write fill_null(0)",
+    "fill_nan": "write fb.where(x.is_nan(), 0.0, x)",
+    "fillna": "write fill_null(0) of missing values, and fb.where(x.is_nan(), 0.0, x) of nan",
     "is_in": "write isin([...])",
     "is_not_null": "write ~x.is_null()",
     "isna": "write is_null()",
@@ -50,7 +51,7 @@ TEXTS: Mapping[str, str] = {
     "encode": "write x.cast(bytes)",
     "endswith": "write ends_with(text)",
     "extract_all": "write findall(pattern)",
-    "fullmatch": "write match(pattern + '$')",
+    "fullmatch": "write match(f'(?:{pattern})$')",
     "get": "write slice(i, i + 1)",
     "head": "write slice(0, n)",
     "join": "of a list of texts, write x.list.join(separator)",
@@ -89,16 +90,25 @@ LISTS: Mapping[str, str] = {
     "unique": _BY_MAP,
 }
 
+_UTC = "times are those of UTC; add the offset of the zone, in the unit of the column, or store local times in the file"
+
 #: Of `.dt`.
 TIMES: Mapping[str, str] = {
+    "convert_time_zone": _UTC,
     "date": "write floor('1d')",
     "day_of_week": "write weekday()",
     "day_of_year": "write ordinal_day()",
     "dayofweek": "write weekday()",
     "dayofyear": "write ordinal_day()",
     "epoch": "a time is the number already",
+    "normalize": "write floor('1d')",
+    "quarter": "write (x.dt.month() + 2) // 3",
+    "replace_time_zone": _UTC,
     "round": "write floor('15m')",
     "to_string": "write strftime(format)",
     "timestamp": "a time is the number already",
+    "total_seconds": "a difference counts the unit of its columns: x // 1_000_000 of 'us'",
     "truncate": "write floor('15m')",
+    "tz_convert": _UTC,
+    "tz_localize": _UTC,
 }

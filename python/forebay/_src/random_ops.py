@@ -32,7 +32,7 @@ RANDOM_OPS = frozenset(
 
 
 def is_random_op(name: str) -> bool:
-    """Returns whether an op of this name draws random numbers, whatever its arguments are.
+    """Returns whether an op of this name draws random numbers, with any arguments.
 
     >>> is_random_op("random_flip"), is_random_op("shuffle"), is_random_op("resize")
     (True, True, False)

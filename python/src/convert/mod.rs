@@ -5,5 +5,6 @@ pub(super) mod masks;
 pub(super) mod memory;
 pub(super) mod numpy;
 pub(super) mod rows;
+pub(super) mod schema_errors;
 pub(super) mod taken;
 pub(super) mod values;

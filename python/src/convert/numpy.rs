@@ -139,3 +139,8 @@ impl NumPy {
         value.is_instance(self.generic.bind(value.py()))
     }
 }
+
+/// Returns the shape of an array.
+pub(crate) fn shape_of(array: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    array.getattr(pyo3::intern!(array.py(), "shape"))?.extract()
+}

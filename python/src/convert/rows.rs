@@ -6,7 +6,8 @@ use forebay_data::{Field, Schema};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString};
 
-use crate::convert::values::{batched_column, column, describe, shown, with_schema};
+use crate::convert::schema_errors::{describe, with_schema};
+use crate::convert::values::{batched_column, column, shown};
 use crate::errors::raise;
 
 /// Turns nested dictionaries into dotted names.

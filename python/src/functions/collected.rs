@@ -14,9 +14,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyMapping, PyString};
 
 use crate::convert::rows::columns_of_rows;
-use crate::convert::values::describe;
+use crate::convert::schema_errors::describe;
 use crate::errors::from_value;
-use crate::functions::{of_code, take_row};
+use crate::functions::results::{of_code, take_row};
 
 /// The rows of a block.
 const BLOCK_ROWS: usize = 64;

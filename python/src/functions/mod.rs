@@ -6,11 +6,13 @@
 //! other begins.
 //!
 //! `collected`: rows that a function makes of rows; `probe`: the schema of its results; `process/`: functions in
-//! separate processes; `runner`: which of both an iterator uses; `user_call`: calls of users' code.
+//! separate processes; `results`: checks and errors of results; `runner`: which of both executors an iterator uses;
+//! `user_call`: calls of users' code.
 
 mod collected;
 pub(super) mod probe;
 pub(super) mod process;
+mod results;
 pub(super) mod runner;
 pub(super) mod user_call;
 
@@ -24,10 +26,9 @@ use forebay_core::{Error, ErrorKind, Fault, Result, rng::op_key};
 use forebay_data::{Chunk, RowId, Schema};
 use forebay_exec::{Functions, MadeRows, Pickle, Randomness};
 use forebay_plan::{BlobId, Function};
-use pyo3::exceptions::PyKeyError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyIterator, PyTuple};
+use pyo3::types::{PyBytes, PyIterator, PyTuple};
 
 use crate::convert::arrays::Columns;
 use crate::convert::rows::{columns_of_batch, columns_of_rows};
@@ -35,6 +36,7 @@ use crate::convert::taken;
 use crate::errors::{from_exception, from_user, from_value};
 use collected::Collected;
 use probe::RowsSeen;
+use results::{explain, is_other_modules, mask, of_code, take_row, truth, without_column};
 use user_call::Around;
 
 /// Called before each row that a user's code sees; returns whether to go on.
@@ -172,31 +174,6 @@ impl PyFunctions {
     }
 }
 
-/// Adds the near column to the error of a function that read a column which is not there.
-fn without_column(py: Python<'_>, error: Error, raised: &PyErr, schema: &Schema) -> Error {
-    /// Columns that a hint names.
-    const NAMED_MAX: usize = 3;
-    if !raised.is_instance_of::<PyKeyError>(py) || error.get("hint").is_some() {
-        return error;
-    }
-    let key = raised.value(py).getattr("args").and_then(|args| args.get_item(0)?.extract::<String>());
-    let Ok(key) = key else { return error };
-    let inside: Vec<String> = schema
-        .fields()
-        .iter()
-        .filter(|field| field.name.strip_prefix(&key).is_some_and(|rest| rest.starts_with('.')))
-        .map(|field| format!("row[{:?}]", field.name))
-        .take(NAMED_MAX)
-        .collect();
-    if !inside.is_empty() {
-        return error.hint(format!("nested columns have dotted names: write {}", inside.join(", ")));
-    }
-    match schema.field(&key).err().and_then(|e| e.get("hint").map(str::to_owned)) {
-        Some(near) => error.hint(near),
-        None => error,
-    }
-}
-
 impl PyFunctions {
     /// Returns the next item of a user's iterator, for the row of this number.
     fn next<'py>(&self, row: usize, iterator: &Bound<'py, PyIterator>) -> Result<Option<Bound<'py, PyAny>>> {
@@ -268,8 +245,8 @@ impl PyFunctions {
         let run = |py: Python<'_>| {
             let returned = self.tried(py, function, &pickle, input, randomness, makes_rows)?;
             let fields = match returned.as_slice() {
-                [batch] if function.batched => crate::functions::probe::fields_of_batch(batch, RowsSeen::First),
-                rows => crate::functions::probe::fields_of_rows(rows),
+                [batch] if function.batched => probe::fields_of_batch(batch, RowsSeen::First),
+                rows => probe::fields_of_rows(rows),
             };
             fields.map_err(|e| from_value(py, &e))
         };
@@ -417,69 +394,8 @@ impl Drop for PyFunctions {
     }
 }
 
-/// Returns whether an exception means that modules of this process have the names of the pickle's modules.
-fn is_other_modules(py: Python<'_>, exception: &PyErr) -> bool {
-    let class = py.import("forebay._src.functions.shipping").and_then(|m| m.getattr("OtherModulesError"));
-    class.is_ok_and(|class| exception.is_instance(py, &class))
-}
-
 fn generators(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import(intern!(py, "forebay._src.functions.randomness"))?.getattr(intern!(py, "Generators"))?.call0()
-}
-
-fn truth(value: &Bound<'_, PyAny>, row: usize) -> PyResult<bool> {
-    if value.is_none() || value.is_instance_of::<PyDict>() {
-        let message = format!("returned {} instead of a truth value", crate::convert::values::describe(value));
-        let error = Error::new(ErrorKind::Function, message).with("row", row).hint("return True to keep the row");
-        return Err(crate::errors::raise(value.py(), &error));
-    }
-    value.is_truthy().map_err(|e| {
-        let message =
-            format!("returned {}, which is not one truth value: {e}", crate::convert::values::describe(value));
-        let hint = "return True or False; of an array say what is meant: .all() or .any()";
-        crate::errors::raise(value.py(), &Error::new(ErrorKind::Function, message).with("row", row).hint(hint))
-    })
-}
-
-fn mask(value: &Bound<'_, PyAny>, rows: usize) -> PyResult<Vec<bool>> {
-    let np = crate::convert::numpy::NumPy::get(value.py())?;
-    let array = np.asarray(value).map_err(|e| {
-        let message = format!("returned {}, which is no array: {e}", crate::convert::values::describe(value));
-        crate::errors::raise(value.py(), &Error::new(ErrorKind::Function, message))
-    })?;
-    let (dtype, shape) =
-        (array.getattr("dtype")?.str()?.extract::<String>()?, crate::convert::values::shape_of(&array)?);
-    if dtype != "bool" || shape != [rows] {
-        let message = format!("returned {dtype}{shape:?} instead of a bool array of {rows} rows");
-        return Err(crate::errors::raise(value.py(), &Error::new(ErrorKind::Function, message)));
-    }
-    // A row with a missing answer is dropped, as by an expression.
-    let known =
-        if crate::convert::masks::mask(value)?.is_some() { value.call_method1("filled", (false,))? } else { array };
-    known.call_method0("tolist")?.extract()
-}
-
-/// Takes one row that a function returned.
-pub(crate) fn take_row(value: Bound<'_, PyAny>) -> Result<Bound<'_, PyAny>> {
-    let py = value.py();
-    taken::row(value).map_err(|e| of_code(from_value(py, &e)))
-}
-
-/// Marks an error as the code's: the function's columns are part of the pipeline, so no sample caused it.
-pub(crate) fn of_code(error: Error) -> Error {
-    if error.kind() == ErrorKind::Function { error.with("fault", "code") } else { error }
-}
-
-/// Puts the function's name before the message, and the sample in place of the row.
-fn explain(error: Error, name: &str, ids: &[RowId]) -> Error {
-    if !matches!(error.kind(), ErrorKind::Function | ErrorKind::Data) {
-        return error;
-    }
-    let start = Error::new(error.kind(), format!("{name} {}", error.message()));
-    error.context().iter().fold(start, |e, (key, value)| match (key.as_str(), value.parse::<usize>()) {
-        ("row", Ok(row)) => ids.get(row).map_or(e.clone(), |id| e.with("sample", id.sample)),
-        _ => e.with(key, value),
-    })
 }
 
 pub(crate) fn closed() -> Error {

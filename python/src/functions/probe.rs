@@ -10,8 +10,10 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemory
 use crate::convert::arrays::ragged_class;
 use crate::convert::masks::{self, Masks};
 use crate::convert::numpy::NumPy;
+use crate::convert::numpy::shape_of;
 use crate::convert::rows::{flatten, is_inside};
-use crate::convert::values::{describe, shape_of, shown};
+use crate::convert::schema_errors::describe;
+use crate::convert::values::shown;
 use crate::errors::raise;
 
 /// How many rows of a column are looked at, which decides about lists of one length.

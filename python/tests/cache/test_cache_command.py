@@ -110,7 +110,7 @@ def test_what_a_script_keeps_is_computed_before_it_runs(tmp_path):
     script.write_text(SCRIPT)
     [warmed] = said("warm", script, "--cache", kept)
     assert (warmed["dataset"], warmed["rows"], warmed["computed"], warmed["on_disk"]) == ("ds", 300, 300, 299)
-    assert set(calls(log)) == {*range(300)}, "every row of the source, whatever the pipeline takes"
+    assert set(calls(log)) == {*range(300)}, "every row of the source, also rows that the pipeline leaves out"
     log.unlink()
     [again] = said("warm", script, "--cache", kept, "--dataset", "ds")
     assert again["computed"] == 1, "only the sample that was left out"

@@ -89,8 +89,8 @@ def test_what_a_machine_reads_often_comes_to_its_disk(bucket, want, tmp_path):
     assert epochs(log, 3, "dear", FOREBAY_CACHE=both, **NO_MEMORY) == want(3)
     assert not log.exists()
     assert list(disk.rglob("*.arrow"))
-    with s3_server() as nobody:
-        unreached = {"AWS_ENDPOINT_URL": nobody.url.replace("127.0.0.1", "127.0.0.2")}
+    with s3_server() as server:
+        unreached = {"AWS_ENDPOINT_URL": server.url.replace("127.0.0.1", "127.0.0.2")}
     assert epochs(log, 1, "dear", FOREBAY_CACHE=both, **NO_MEMORY, **unreached) == want(1)
     assert not log.exists(), "without the store"
 

@@ -167,7 +167,7 @@ def test_a_worker_that_is_killed_takes_its_own_rows_along_and_no_others(three, t
             os.kill(victim, signal.SIGKILL)
         got += stream([batch])
     assert got == want
-    assert len(calls(three.log)) <= three.rows[victim] + FEW, "those that nobody else had"
+    assert len(calls(three.log)) <= three.rows[victim] + FEW, "only the rows that no other worker had"
 
 
 def ask(address: str, request: dict) -> tuple[int, str]:

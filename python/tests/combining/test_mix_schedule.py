@@ -64,7 +64,7 @@ def test_filtered_datasets_are_mixed_at_the_same_places(between):
     found = ids(counted, seed=5)
     assert ids(streamed, seed=5) == found
     assert ids(streamed, seed=5, threads=1) == found
-    # Whatever the place: that of a random access is that of the stream.
+    # At any place: random access gives the row of the stream.
     assert [int(counted[place]["id"]) for place in (0, 1499, 1500, 2600, 6999)] == [
         ids(counted)[place] for place in (0, 1499, 1500, 2600, 6999)
     ]

@@ -50,6 +50,11 @@ def test_run_runs_a_script_as_main(script):
     assert forebay("run", script, "--", "fail").returncode == 5
 
 
+def test_a_script_in_place_of_a_command_is_told_how_to_run_it(script):
+    done = forebay(script, "a")
+    assert (done.returncode, f"forebay run {script}" in done.stderr) == (2, True), done
+
+
 def test_explain_shows_every_dataset(script):
     done = forebay("explain", script)
     assert done.returncode == 0, done.stderr

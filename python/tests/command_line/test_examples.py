@@ -58,7 +58,7 @@ PROGRAMS = {
     "language_model.py": "batches, perplexity 3.",
     "tabular.py": "epoch 2: 39 batches, loss 0.5",
     "ranks.py": "rank 1: 124 batches, stopped after 20: the same batches",
-    "service.py": "they are those that this process computes alone",
+    "service.py": "they equal the batches that this process computes alone",
 }
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 

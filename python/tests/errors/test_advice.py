@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import inspect
+import re
 import types
 
 import forebay as fb
 import numpy as np
+import pyarrow as pa
 import pytest
 from forebay import errors as E
 from forebay._src import habits, habits_formats
@@ -18,6 +21,15 @@ class Tensor:
 
     def __array__(self, *args, **kwargs):
         raise TypeError("Got unsupported ScalarType BFloat16")
+
+
+class Series:
+    """A single column, as one of pandas or polars."""
+
+    to_frame = None
+
+    def __arrow_c_stream__(self, schema=None):
+        return pa.chunked_array([[1]]).__arrow_c_stream__(schema)
 
 
 def test_a_name_has_one_advice():
@@ -51,6 +63,12 @@ def test_a_name_has_one_advice():
         (fb.range(1), "copy_paste", "docs/recipes/detection.md#mosaic"),
         (fb.range(1), "to_webdataset", "save(folder, format='tar')"),
         (fb.range(1), "class_names", "sorted(os.listdir(root))"),
+        (fb.range(1), "to_csv", "save(folder, format='csv')"),
+        (fb.range(1), "fill_nan", "fb.where(fb.col('x').is_nan(), 0.0, fb.col('x'))"),
+        (fb.col("x").dt, "tz_convert", "times are those of UTC"),
+        (fb.range(1), "group_by", "batch_by_key('key', 32)"),
+        (fb.range(1), "dropna", "filter(~fb.col('x').is_null())"),
+        (fb, "WeightedRandomSampler", "docs/mixing.md#classes-in-balance"),
         (fb, "concat", "fb.concatenate([a, b])"),
         (fb, "text_dataset_from_directory", ".lookup({'neg': 0, 'pos': 1}, default=-1)"),
         (fb, "audio_dataset_from_directory", "decode_audio('bytes', sample_rate=16000)"),
@@ -90,15 +108,20 @@ def test_a_wrong_call_of_any_function_says_what_to_write(owner):
     [
         (lambda: fb.from_image_folder("x", image_size=(180, 180)), 'resize("image", (height, width), antialias=False)'),
         (lambda: fb.from_image_folder("x", validation_split=0.2), ".split(0.8, seed=123)"),
+        (lambda: fb.from_image_folder("x", classes=["cat", "dog"]), '.lookup({"cat": 0, "dog": 1}, default=-1)'),
         (lambda: fb.mix([], probabilities=[0.8, 0.2]), "write weights="),
         (lambda: fb.mix([], stopping_strategy="all_exhausted"), '"all" for all_exhausted'),
         (lambda: fb.from_csv("x", nrows=5), ".take(n)"),
+        (lambda: fb.from_csv("x", skiprows=2), "take such lines out of the file once"),
+        (lambda: fb.from_csv("x", schema_overrides={"a": int}), "it names all columns that are read"),
         (lambda: fb.up(num_workers=2), "workers=n"),
         (lambda: fb.range(1).distribute("host:1", job="x", processing_mode="off"), "once an epoch"),
         (lambda: fb.from_csv("x", parse_dates=["t"]), 'fb.col("when").str.to_time("s")'),
         (lambda: fb.from_tar("x", shardshuffle=True), ".shuffle()"),
         (lambda: fb.range(1).pack("id", block_size=8), "pack(column, 1024)"),
         (lambda: fb.range(1).tokenize("id", "x", stride=128), "tokenizer.encode(text).overflowing"),
+        (lambda: fb.range(1).drop(columns=["id"]), 'drop("a", "b")'),
+        (lambda: fb.col("price") > decimal.Decimal("12.5"), "x.cast('float64')"),
         (lambda: fb.col("x").str.split(n=1), "split(',', index) for one part"),
         (lambda: fb.col("x").str.contains("a.", regex=True), "search(pattern)"),
     ],
@@ -189,3 +212,32 @@ def test_pack_names_the_cast_of_its_ids(dtype):
     assert ".cast({'value': \"int32\"})" in error.value.hint
     packed = ds.cast({"value": "int32"}).pack("value", 4)
     assert [row["value"].tolist() for row in packed] == [[0, 1, 2, 0], [1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: fb.from_numpy({"x": np.array(["2024-01-01"], "M8[D]")}), "array.astype('int64')"),
+        (lambda: fb.from_dict({"x": [decimal.Decimal("1.50")]}), "str(value)"),
+        (lambda: fb.from_table(Series()), "to_frame()"),
+        (lambda: fb.range(3).filter([fb.col("id") > 0, fb.col("id") < 2]), "join conditions by &"),
+        (lambda: fb.range(3).filter(np.arange(3) > 1), "select_rows(numpy.flatnonzero(mask))"),
+        (lambda: fb.range(3)[np.arange(3) > 1], "numpy.flatnonzero(mask)"),
+        (lambda: fb.range(3).select(fb.col("id") * 2), "with_column(\"y\", (col('id') * 2))"),
+    ],
+)
+def test_values_of_other_libraries_say_what_to_give(make, says):
+    with pytest.raises(E.InvalidPipelineError) as error:
+        make()
+    assert says in error.value.hint
+
+
+def test_a_text_that_looks_like_a_pattern_is_warned_of():
+    text = fb.col("text").str
+    ds = fb.from_dict({"text": ["cat", "cat|dog", "C++ (2.0)", "a\\d"]})
+    for pattern in ("cat|dog", "^cat", r"a\d", "c.*t"):
+        with pytest.warns(UserWarning, match=r"search\(") as told:
+            found = [row["text"] for row in ds.filter(text.contains(pattern))]
+        assert found == [row["text"] for row in ds.filter(text.search(re.escape(pattern)))]
+        assert [one.filename for one in told] == [__file__]
+    assert [len(list(ds.filter(text.contains(plain)))) for plain in ("C++ (2.0)", "|", ".", "US$")] == [1, 1, 1, 0]

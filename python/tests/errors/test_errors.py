@@ -188,6 +188,7 @@ def test_a_wrong_argument_fails_when_written(make, error, says):
         (lambda ds: ds.random_flip("i", p=float("nan")), "p=nan"),
         (lambda ds: ds.normalize("i", mean=[0.5], std=[0.5]), "3 channels"),
         (lambda ds: ds.normalize("i", mean=[0.5] * 3, std=[0, 1, 1]), "std"),
+        (lambda ds: ds.normalize("i", mean=[124, 116, 104], std=[58] * 3), "mean=124"),
         (lambda ds: ds.decode_image("i"), "not bytes"),
         (lambda ds: ds.batch(2), "different shapes"),
     ],

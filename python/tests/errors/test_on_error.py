@@ -148,7 +148,7 @@ def test_over_the_budget_it_ends_at_the_same_sample_everywhere(budget, there, se
     assert run(threads=5) == first
 
 
-def test_programming_errors_are_fatal_whatever_is_said():
+def test_programming_errors_are_fatal_with_any_on_error():
     def wrong(row):
         return {"x": row["id"] if row["id"] != 50 else None.thing}
 

@@ -1,4 +1,4 @@
-"""A row fails only for the branches that it takes, as with SQL's CASE: whatever rows stand beside it."""
+"""A row fails only for the branches that it takes, as with SQL's CASE. The rows beside it do not count."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_random_expressions_fail_in_the_rows_in_which_python_fails():
         assert got == {row["i"]: expected[row["i"]] for row in kept}, (seed, expression)
         if len(kept) == ROWS:
             continue
-        # Without the rows that fail there is no error, whatever their neighbours are; and the bits are the same.
+        # Without the rows that fail there is no error with any neighbours, and the bits are the same.
         whole = fb.from_map_dataset(kept, schema=SCHEMA).with_column("y", expression).select(["i", "y"])
         guarded += 1
         assert [fingerprint(b) for b in whole.batch(len(kept) or 1)] == [

@@ -67,6 +67,7 @@ def test_a_number_of_numpy_on_the_left_is_as_one_of_python() -> None:
         (lambda: X == ["a"], r"x\.isin\(values\)"),
         (lambda: X.dt >= "2024-01-01", r"fromisoformat\('2024-01-01'\)"),
         (lambda: X.dt >= np.datetime64(5, "s"), r"\.item\(\)"),
+        (lambda: fb.concat_str("x", separator=3), "separator is a string, not int"),
         (lambda: "cat" in X, r"x\.isin\(\[\.\.\.\]\)"),
         (lambda: 3 in fb.range(9), r"any\(row\['x'\] == value for row in ds\)"),
         (lambda: "id" in fb.range(9), r"'id' in ds\.schema"),

@@ -71,6 +71,24 @@ def test_a_unit_that_the_column_has_not_is_an_error(tmp_path):
         stored(tmp_path, "ms", "arrow").filter(WHEN.dt > FIRST.replace(microsecond=5))
 
 
+def test_columns_of_two_units_are_not_compared_or_subtracted(tmp_path):
+    ds, when, day = stored(tmp_path, "ms", "parquet"), fb.col("when"), fb.col("day")
+    for wrong in (when - day, (when + day) // 2, fb.where(when > day, 1, 0)):
+        with pytest.raises(E.InvalidPipelineError, match="'when' counts 'ms', and column 'day' counts 'D'") as caught:
+            ds.with_column("y", wrong)
+        assert "fb.col('day') * 86400000, which counts 'ms'" in caught.value.context["hint"]
+    assert values(ds, (WHEN - day * 86_400_000) // 3_600_000)[0] == 13
+    assert values(ds.with_column("later", WHEN + 5), fb.col("later") - WHEN)[:2] == [5, 5]
+
+
+def test_a_timestamp_of_pandas_keeps_its_nanoseconds():
+    class Timestamp(dt.datetime):
+        nanosecond = 1
+
+    ds = fb.from_table(pa.table({"when": pa.array([1_000, 1_001], pa.timestamp("ns"))}))
+    assert len(list(ds.filter(WHEN.dt >= Timestamp(1970, 1, 1, 0, 0, 0, 1)))) == 1
+
+
 def test_without_a_unit_it_has_to_be_said(tmp_path):
     plain = fb.from_dict({"when": [0, 3600]})
     assert plain.schema.times == {}

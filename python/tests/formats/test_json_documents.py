@@ -98,6 +98,7 @@ def test_cocos_annotations_are_rows(tmp_path):
         ('{"x": 1}\n{"x": 2}\n', None, "is an object, and not an array", "from_jsonl"),
         ("[1, 2]", None, "an item of the array is json, but not an object", ""),
         ('[{"x": 1},, {"x": 2}]', None, "an item of the array is not json", "on_error"),
+        ('[{"x": 1}] [{"x": 2}]', None, "the file goes on behind the array", "whole"),
     ],
 )
 def test_other_documents_say_what_they_are(text, field, says, hint, tmp_path):
@@ -107,6 +108,11 @@ def test_other_documents_say_what_they_are(text, field, says, hint, tmp_path):
     assert says in str(caught.value)
     assert hint in (caught.value.hint or "")
     assert caught.value.context["file"].endswith("a.json")
+
+
+def test_a_name_with_a_dot_is_one_member(tmp_path):
+    (tmp_path / "a.json").write_text('{"a": 1, "a.b": {"c.d": [{"x": 1}]}}')
+    assert [int(row["x"]) for row in fb.from_json(tmp_path / "a.json", field="a.b.c.d")] == [1]
 
 
 def test_a_row_that_is_no_json_is_left_out_alone(tmp_path):

@@ -21,7 +21,7 @@ def script(executor: str, function: str) -> str:
     return textwrap.dedent(
         f"""
         import os, signal, sys, time
-        # Whoever runs the tests in the background may have had it ignored.
+        # A shell that runs the tests in the background may ignore the signal.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         import forebay as fb
         def forever(row):

@@ -358,7 +358,7 @@ UNEVEN = {
 
 @pytest.mark.parametrize("on_service", [False, True])
 @pytest.mark.parametrize("kind", UNEVEN)
-def test_coordinated_ranks_end_together_whatever_each_would_have_had(kind, on_service, request):
+def test_coordinated_ranks_end_together_with_any_numbers_of_own_batches(kind, on_service, request):
     """Each step of n ranks is the next n batches of one consumer, and a state of any rank fits any number of them."""
     ds, rng = UNEVEN[kind](), random.Random(kind)
     service = request.getfixturevalue("service") if on_service else None

@@ -100,6 +100,17 @@ def test_jobs_that_repeat_an_epoch_are_warned_of(
     assert "epochs=n" in str(warned[0].message)
 
 
+def test_a_job_that_a_loop_leaves_and_begins_again_is_warned_of(
+    warned: list[warnings.WarningMessage], service: fb.Service
+) -> None:
+    job = SHUFFLED.distribute(service, job="left", epochs=2)
+    for _ in range(3):
+        for _batch in job:
+            break
+    assert [one.category for one in warned] == [fb.RepeatedEpochWarning]
+    assert "it = job.iter()" in str(warned[0].message)
+
+
 def test_the_memory_of_iterations_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "_KNOWN_MAX", 3)
     monkeypatch.setattr(repeats, "_begun", {})

@@ -46,6 +46,15 @@ def test_pyarrow_reads_parquet_as_what_was_saved(compression, tmp_path):
     ]
 
 
+def test_a_folder_whose_name_says_another_format_is_refused(tmp_path):
+    for folder, said in (("a.parquet", "parquet"), ("a.json", "jsonl"), ("a.tfrecords", "tfrecord")):
+        with pytest.raises(E.InvalidPipelineError, match="would be a folder of arrow files") as caught:
+            fb.range(3).save(tmp_path / folder)
+        assert f'write format="{said}"' in caught.value.hint
+        assert fb.range(3).save(tmp_path / folder, format=said).rows == 3
+    assert fb.range(3).save(tmp_path / "a.v2").rows == 3
+
+
 @pytest.mark.parametrize("rows", [0, 9])
 def test_every_type_comes_back_from_parquet(rows, tmp_path):
     ds = every_dtype(rows).drop(*(f"{dtype} empty" for dtype in DTYPES))

@@ -63,7 +63,7 @@ COLUMNS = ["NAME", "JOB-NAME", "CACHE-STATUS", "ENGINE", "USED-NUM", "LAST-USED-
 
 
 def test_the_manifest_of_a_job_makes_its_cache_and_its_pod_runs(world: World) -> None:
-    world.fluid.holds = {"nobody"}
+    world.fluid.holds = {"unused"}
     world.cluster.kubectl("apply", "-n", world.namespace, "-f", "-", stdin=ISSUE)
     job = {"kind": "TFJob", **world.cluster.request("GET", f"{jobs(world.namespace)}/tf-cache")}
     name = f"cache-tf-cache-{job['metadata']['uid'].replace('-', '')[:5]}"
@@ -156,7 +156,7 @@ def test_users_are_those_that_live_by_uid(world: World) -> None:
     world.finish_job("j")
     world.cluster.delete(f"{jobs(world.namespace, 'pytorchjobs')}/j")
     wait_for(
-        "nobody is left", lambda: world.status("used").get("usedNum") == 0 and "lastUsedTime" in world.status("used")
+        "no pod is left", lambda: world.status("used").get("usedNum") == 0 and "lastUsedTime" in world.status("used")
     )
 
 
@@ -178,7 +178,7 @@ def test_a_job_whose_template_names_a_cache_uses_it_with_and_without_pods(world:
     assert [it["kind"] for it in world.status("batch")["users"]] == ["Job"]
     world.cluster.delete(f"{world.pods}/b-1", gracePeriodSeconds=0)
     world.cluster.delete(f"{path}/b", propagationPolicy="Background")
-    wait_for("nobody uses it", lambda: world.status("batch").get("usedNum") == 0)
+    wait_for("no pod uses it", lambda: world.status("batch").get("usedNum") == 0)
 
 
 def test_an_idle_cache_goes_with_all_that_was_made_for_it(world: World) -> None:

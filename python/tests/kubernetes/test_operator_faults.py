@@ -109,9 +109,9 @@ def test_bad_specs_are_refused_or_fail_with_their_reason(world: World) -> None:
     world.make_job("wrong", {"mountPath": "/data", "dataset": spec["dataset"], "cacheEngine": {"other": {}}})
     event = wait_for("the job hears", lambda: world.events("CacheBackendRefused"))[0]
     assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("TFJob", "wrong")
-    world.make_job("nobody", {"name": "missing", "mountPath": "/data"})
+    world.make_job("unserved", {"name": "missing", "mountPath": "/data"})
     event = wait_for("the job hears", lambda: world.events("CacheBackendNotFound"))[0]
-    assert event["regarding"]["name"] == "nobody"
+    assert event["regarding"]["name"] == "unserved"
     world.make_cache("missing", spec)
     wait_for("it is used", lambda: world.status("missing").get("usedNum") == 1)
 

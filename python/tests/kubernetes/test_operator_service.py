@@ -161,7 +161,9 @@ def test_one_manifest_starts_a_service_whose_workers_follow_its_jobs_and_whose_i
     got += [fingerprint(it) for it in stream]
     assert got == expected
 
-    served.until("one worker, as nobody reads", lambda: served.deployment("pipes-worker-cpu")["spec"]["replicas"] == 1)
+    served.until(
+        "one worker, as no process reads", lambda: served.deployment("pipes-worker-cpu")["spec"]["replicas"] == 1
+    )
     printed = world.cluster.kubectl("get", "forebayservice", "-n", world.namespace).splitlines()
     assert printed[0].split() == ["NAME", "READY", "DISPATCHERS", "WORKERS", "WANTED", "REASON", "AGE"]
     assert printed[1].split()[:3] == ["pipes", "True", "1/1"]

@@ -110,7 +110,7 @@ def test_the_pods_of_a_job_inherit_the_cache_that_it_defines(world: World, kind:
     assert (user["kind"], user["uid"]) == (kind, job["metadata"]["uid"])
     end(world, kind, "train")
     world.finish_pod("train-0")
-    wait_for("nobody uses it", lambda: world.status(cache).get("usedNum") == 0)
+    wait_for("no pod uses it", lambda: world.status(cache).get("usedNum") == 0)
     found = world.cache(cache)
     assert found is not None
     assert [it["uid"] for it in found["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]]

@@ -62,6 +62,12 @@ def found(folder: Path, code: str, run: bool = True) -> dict[str, list[Finding]]
         ("ds = (\n    rows\n    .shuffle()\n    .skip(50)\n)", "part-behind-shuffle", 9),
         ("ds = rows.shuffle()[50:]", "part-behind-shuffle", 6),
         ("ds = rows.shuffle().select_rows(range(50, 500))", "part-behind-shuffle", 6),
+        (
+            "made = fb.from_dict({'x': [np.zeros((n, 9, 3), np.uint8) for n in (8, 9)]})\n"
+            "ds = made.resize('x', 32).center_crop('x', 28)",
+            "square-before-crop",
+            7,
+        ),
         ("rows.shuffle()", "unused-result", 6),
         ("for _ in range(2):\n    rows.shuffle().batch(8)", "unused-result", 7),
         ("ds = rows.batch(8).shuffle()", "shuffle-behind-batch", 6),

@@ -55,6 +55,19 @@ def test_batches_are_those_of_a_plain_loop_also_after_a_resume(size, max_keys, t
         list(itertools.islice(full, 1 + len(want) // 12))
 
 
+@pytest.mark.parametrize("chosen", [slice(3, None), slice(0, 5), slice(2, 9), slice(0, 45)])
+def test_take_and_skip_count_the_batches_of_each_epoch_also_after_a_resume(chosen):
+    ds = keyed().batch_by_key("key", 4).skip(chosen.start)
+    ds = ds if chosen.stop is None else ds.take(chosen.stop - chosen.start)
+    want = reference(KEYS, 4)[chosen] * 2
+    full = ds.iter(epochs=2)
+    for at in range(len(want) + 1):
+        again = ds.iter(epochs=2)
+        again.load_state_dict(json.loads(json.dumps(full.state_dict())))
+        assert numbers(again) == want[at:], at
+        next(full, None)
+
+
 def test_incomplete_batches_are_left_out_if_asked():
     for max_keys in (2, 1024):
         want = [ids for ids in reference(KEYS, 6, max_keys) if len(ids) == 6]

@@ -31,7 +31,7 @@ def plain(batches) -> list[tuple[list[int], list[list[int]]]]:
     seen = []
     for batch in batches:
         ids = batch["ids"]
-        assert (ids.dtype, ids.ndim) == (np.int32, 2), "one array, whatever its length"
+        assert (ids.dtype, ids.ndim) == (np.int32, 2), "one array, of any length"
         seen.append((batch["id"].tolist(), ids.tolist()))
     return seen
 

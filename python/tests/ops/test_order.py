@@ -252,6 +252,11 @@ def test_optimize_leaves_what_cannot_be_better(photos):
         fb.range(0).filter(FEW).optimize()
 
 
+def test_optimize_takes_a_mix_whose_datasets_are_not_counted():
+    ds = fb.mix([fb.range(40).filter(FEW), fb.range(9)]).map(lambda row: {"n": row["id"] + 1})
+    assert [int(row["n"]) for row in ds.optimize(samples=16)] == [int(row["n"]) for row in ds]
+
+
 def test_what_is_no_order_is_refused():
     for call in (
         lambda ds: ds.iter(order="fast"),

@@ -126,7 +126,7 @@ def test_a_worker_that_is_dearer_than_waiting_is_not_wanted(monkeypatch: pytest.
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(InvalidPipelineError, match="what machines cost is not known"):
+    with pytest.raises(InvalidPipelineError, match="the price of machines is not known"):
         fb.up(objective="cost", trainer_price=3)
     with pytest.raises(InvalidPipelineError, match="there are prices, and the objective is time"):
         fb.up(trainer_price=3, worker_price=1)

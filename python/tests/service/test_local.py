@@ -251,7 +251,7 @@ def test_a_worker_that_the_reader_did_not_start_is_given_nothing(until):
                 assert (status().leases, status().splits_done) == (0, 0)
 
 
-def test_auto_gives_the_same_stream_whatever_the_machine_can_spare(service, until):
+def test_auto_gives_the_same_stream_with_any_spare_cores(service, until):
     ds = fb.range(1200).shuffle().batch(20)
     want = [fingerprint(b) for b in ds.iter(seed=3)]
     with warnings.catch_warnings():

@@ -137,7 +137,7 @@ def test_a_worker_that_joins_late_is_used(until):
 
 
 @pytest.mark.parametrize("sign", ["SIGKILL", "SIGTERM", "SIGSTOP"])
-def test_a_worker_is_added_whatever_the_others_do(sign, until):
+def test_a_worker_is_added_while_another_one_dies_or_hangs(sign, until):
     with fb.up(workers=2, threads=1) as service:
         pid = service.worker_pids[0]
         os.kill(pid, getattr(signal, sign))

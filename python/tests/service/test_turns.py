@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 BATCHES = 24
-# A batch waits for the row that runs, and for those that run while the next split is granted and the batch is fetched.
+# A batch waits for the row that runs, and for rows that run while the next split is granted and the batch is fetched.
 ROWS_A_BATCH = 40
 
 

@@ -245,13 +245,13 @@ def test_the_files_of_a_dataset_are_listed_once(moto, bucket, monkeypatch):
         assert (len(lists), len(set(streams))) == (1, 3)
         put(moto, "far/small/new.bin", b"new")
         try:
-            assert len(list(made)) == 60, "its files are those that it had"
+            assert len(list(made)) == 60, "it keeps its files"
             assert len(list(fb.from_files(f"{bucket}/small/*"))) == 61, "one that is made anew has them all"
         finally:
             delete(moto, "far/small/new.bin")
 
 
-def test_a_dataset_whose_files_were_replaced_is_listed_anew_after_whatever_failed_by_it(moto, bucket, monkeypatch):
+def test_a_dataset_whose_files_were_replaced_is_listed_anew_after_any_failure(moto, bucket, monkeypatch):
     def write(what: bytes) -> None:
         for i in range(3):
             put(moto, f"far/replaced/{i}.txt", b"%s %d" % (what, i))

@@ -89,7 +89,8 @@ def read(address: str) -> list[int]:
 
 def profiles(folder: Path, url: str) -> None:
     (folder / "config").write_text(
-        f"[default]\nregion = us-west-1\nendpoint_url = {url}\n\n[profile lab]\nregion = eu-central-1\n"
+        "[default]\nregion = us-east-9\n\n"
+        f"[profile default]\nregion = us-west-1\nendpoint_url = {url}\n\n[profile lab]\nregion = eu-central-1\n"
         f"endpoint_url = {url}\ns3 =\n  max_concurrent_requests = 20\n\n[profile office]\nsso_session = office\n"
     )
     (folder / "credentials").write_text(
@@ -178,6 +179,7 @@ def test_r2_needs_the_address_of_its_account(aws):
         ('{"s3://bucket": "%s"}', "are no object"),
         ('{"s3://bucket": {"secret_access_key": ["%s"]}}', "is no text"),
         ('{"s3://bucket": {"secret": "%s"}}', 'has no setting "secret"'),
+        ('\'{"s3://bucket": {"secret_access_key": "%s"}}\'', "it is JSON in quotes"),
         ("/nowhere/stores.json", "No such file"),
     ],
 )
@@ -186,6 +188,22 @@ def test_settings_that_cannot_be_used_are_told_without_their_values(text, says, 
     with pytest.raises(E.InvalidPipelineError, match=says) as caught:
         read("s3://bucket/a.jsonl")
     assert SECRET not in f"{caught.value} {caught.value.hint} {caught.value.context}"
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "says"),
+    [
+        ("s3://bucket", {"endpoint_url": "localhost:9000"}, "the setting endpoint_url is no address of a server"),
+        ("s3://bucket", {"access_key_id": "ID", "region": "us-east-1"}, "cannot be used: .* Missing SecretAccessKey"),
+        ("gs://bucket", {"service_account_key": f'"{SECRET}"'}, "cannot be used: .* invalid type: string …"),
+    ],
+)
+def test_settings_of_which_no_store_can_be_made_are_told_without_secrets(address, options, says, aws):
+    fb.storage_options(address, options)
+    with pytest.raises(E.InvalidPipelineError, match=says) as caught:
+        read(f"{address}/a.jsonl")
+    assert SECRET not in str(caught.value)
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

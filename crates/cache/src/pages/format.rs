@@ -342,7 +342,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_damaged_is_noticed(
+        fn any_damage_is_noticed(
             damage in prop::collection::vec((0..ROOM as usize / 8, 1u8..), 1..40), cut in 0..ROOM,
         ) {
             let pages: Vec<Vec<u8>> = (0..20u8).map(|n| vec![n; 4096]).collect();

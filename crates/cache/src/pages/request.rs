@@ -55,9 +55,9 @@ impl PagedFile {
         }
         self.note(range.end - range.start);
         let missing = self.missing(&range);
-        let nobodys = self.not_under_way(&missing);
+        let unrequested = self.not_under_way(&missing);
         let mut parts = Vec::new();
-        if nobodys.is_empty() || self.are_worth_keeping(&nobodys) {
+        if unrequested.is_empty() || self.are_worth_keeping(&unrequested) {
             let mut in_flight = self.start(&missing, false).into_iter().peekable();
             for page in pages(&range) {
                 let in_flight = in_flight.next_if(|(of, _)| *of == page).and_then(|(_, in_flight)| in_flight);
@@ -66,12 +66,12 @@ impl PagedFile {
         } else {
             let mut rest = pages(&range).peekable();
             while let Some(first) = rest.next() {
-                if nobodys.binary_search(&first).is_err() {
+                if unrequested.binary_search(&first).is_err() {
                     parts.push(Part::Page { page: first, within: within(&range, first), in_flight: None });
                     continue;
                 }
                 let mut last = first;
-                while rest.next_if(|page| nobodys.binary_search(page).is_ok()).is_some() {
+                while rest.next_if(|page| unrequested.binary_search(page).is_ok()).is_some() {
                     last += 1;
                 }
                 let run = range.start.max(first * PAGE_BYTES)..range.end.min((last + 1) * PAGE_BYTES);

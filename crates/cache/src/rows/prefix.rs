@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(taken.claim.rows(), [0], "it is overdue");
         assert!(
             late.claim.in_flight().is_overtaken() && taken.claim.in_flight().is_asked(true),
-            "whatever the peer's rank"
+            "for any rank of the peer"
         );
     }
 }

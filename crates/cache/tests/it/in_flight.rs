@@ -70,7 +70,7 @@ fn threads_at_random_get_right_rows_and_end() {
                     ask(&prefix, &rows);
                 }
             }
-            done.send(()).expect("somebody listens");
+            done.send(()).expect("the test receives");
         });
     }
     (0..6).for_each(|_| ended.recv_timeout(LIMIT).expect("no wait is endless"));

@@ -74,7 +74,7 @@ fn the_room_of_peers_and_the_cost_of_a_read_reach_the_policy() {
     ask(&first.prefix(), &kept()[..100]);
     assert!(first.cache.flush(LIMIT));
     let second = Process::new(0, Some(folders[1].path()), Some(&pail));
-    assert_eq!(second.cache.elsewhere(1000).map(|tier| tier.room), [0, 1 << 30], "nobody is met");
+    assert_eq!(second.cache.elsewhere(1000).map(|tier| tier.room), [0, 1 << 30], "no peer is known");
     let second = second.meets(&first).meets(&storing);
     let [peers, store] = second.cache.elsewhere(1000);
     assert_eq!((peers.room, peers.request_nanos, peers.byte_nanos), (1000, None, None), "one keeps what it can show");
@@ -140,7 +140,7 @@ fn what_a_peer_has_in_memory_alone_is_not_computed_again() {
     assert_eq!(second.others.reads.load(Relaxed), reads, "there is room for a copy");
 
     let third = Process::in_memory(1 << 20).meets(&second);
-    assert_eq!(ask(&third.prefix(), &kept()), kept(), "copies are not shown: those who have the rows show them");
+    assert_eq!(ask(&third.prefix(), &kept()), kept(), "copies are not shown: the peers that have the rows show them");
 }
 
 #[test]

@@ -259,7 +259,7 @@ pub(crate) struct Worker {
     /// The machine is a spot machine, which its provider may take back at any time
     #[arg(long, env = "FOREBAY_SPOT")]
     pub(crate) spot: bool,
-    /// Source that pipelines may read on this worker, whatever the dispatcher allows: /data/, s3://bucket/, https://host/sets/; repeat it for each [default: all sources]
+    /// Source that pipelines may read on this worker, also where the dispatcher allows more: /data/, s3://bucket/, https://host/sets/; repeat it for each [default: all sources]
     #[arg(long = "allow-source", env = "FOREBAY_ALLOW_SOURCES", value_delimiter = ';', value_name = "PREFIX")]
     pub(crate) allow_sources: Vec<String>,
     /// Address of the metrics for Prometheus: http://HOST:PORT/metrics, without TLS [default: no metrics]

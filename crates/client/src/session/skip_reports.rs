@@ -14,7 +14,7 @@ const BATCH_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct SkipReports {
     waiting: VecDeque<LostSample>,
-    /// The number of samples that are recorded, and of those that were sent in this session; both count from the start
+    /// The number of recorded samples, and of the samples sent in this session; both count from the start
     /// of the stream.
     recorded: u64,
     sent: u64,

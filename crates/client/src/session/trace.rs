@@ -12,7 +12,7 @@ use forebay_proto::{Remote, StartTrace, TracePart, attempt, client};
 
 /// The most spans of a trace: about 50 MB of file.
 const SPANS: usize = 200_000;
-/// The longest trace, whatever the dispatcher says.
+/// The longest trace, even if the dispatcher wants a longer one.
 const SECONDS_MAX: u32 = 300;
 /// Bytes of a part of the file.
 const PART_BYTES: usize = 256 << 10;

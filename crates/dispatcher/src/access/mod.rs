@@ -45,7 +45,7 @@ pub(crate) struct Principal {
 }
 
 impl Principal {
-    pub(crate) fn anybody() -> Self {
+    pub(crate) fn administrator() -> Self {
         Self { tenant: Tenant::default(), role: Role::Admin, revoked: CancellationToken::new() }
     }
 
@@ -138,7 +138,7 @@ impl Access {
     /// PermissionDenied when there is no token, or no known one; Exhausted, with the context [`TOO_FAST`], when its
     /// tenant calls too often.
     pub(crate) fn admit(&self, call: &MetadataMap) -> Result<Arc<Principal>> {
-        let Some(tokens) = &self.tokens else { return Ok(Arc::new(Principal::anybody())) };
+        let Some(tokens) = &self.tokens else { return Ok(Arc::new(Principal::administrator())) };
         let found = match bearer(call) {
             None => {
                 Err(Error::new(ErrorKind::PermissionDenied, "the dispatcher asks for a token, and the call has none")
@@ -323,8 +323,8 @@ mod tests {
         for wrong in [None, Some(""), Some("on"), Some("onee"), Some("One")] {
             assert_eq!(kind(access.admit(&call(wrong))), Some(ErrorKind::PermissionDenied), "{wrong:?}");
         }
-        let nobody = Access { tokens: None, clock: access.clock.clone() };
-        assert!(nobody.admit(&call(None))?.is_admin() && nobody.admit(&call(Some("any")))?.is_admin());
+        let open = Access { tokens: None, clock: access.clock.clone() };
+        assert!(open.admit(&call(None))?.is_admin() && open.admit(&call(Some("any")))?.is_admin());
         Ok(())
     }
 

@@ -203,8 +203,8 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let nobody = Arc::<str>::default;
-        let tenant = request.extensions().get::<Arc<Principal>>().map_or_else(nobody, |p| p.tenant.name.clone());
+        let no_tenant = Arc::<str>::default;
+        let tenant = request.extensions().get::<Arc<Principal>>().map_or_else(no_tenant, |p| p.tenant.name.clone());
         let (requests, taken) = (self.requests.clone(), Arc::default());
         let call = Call {
             own: requests.of(&tenant),

@@ -79,8 +79,8 @@ async fn every_call_is_refused_to_a_caller_that_may_not_make_it() -> Result<()> 
     let dir = tempfile::tempdir()?;
     let (at, tokens) = start(dir.path(), &[(Role::Client, "a"), (Role::Worker, "")])?;
     let denied = Some(ErrorKind::PermissionDenied);
-    for nobody in [None, Some("fbt_0")] {
-        for (call, answer) in answers(&mut caller(&at, nobody)?).await? {
+    for token in [None, Some("fbt_0")] {
+        for (call, answer) in answers(&mut caller(&at, token)?).await? {
             assert_eq!(answer, denied, "{call}");
         }
     }
@@ -178,7 +178,7 @@ async fn what_is_another_tenants_does_not_exist() -> Result<()> {
     assert_eq!(open(&mut a, "same").await?, one, "attaching finds the same");
 
     let there = attached(&mut b, one.job).await.expect_err("another's");
-    let nowhere = attached(&mut b, 99).await.expect_err("nobody's");
+    let nowhere = attached(&mut b, 99).await.expect_err("no such job");
     assert_eq!(there.to_json().replace(&format!("job {}", one.job), "job 99"), nowhere.to_json());
     attached(&mut a, one.job).await?;
 
@@ -186,7 +186,7 @@ async fn what_is_another_tenants_does_not_exist() -> Result<()> {
     let [own, there, nowhere] = [one.job, other.job, 99].map(|job| OneReader { job, consumer: 0 });
     welcomed(&mut a, [1; 16], Some(own)).await?;
     let there = welcomed(&mut a, [1; 16], Some(there)).await.map(drop).expect_err("another's");
-    let nowhere = welcomed(&mut a, [1; 16], Some(nowhere)).await.map(drop).expect_err("nobody's");
+    let nowhere = welcomed(&mut a, [1; 16], Some(nowhere)).await.map(drop).expect_err("no such job");
     assert_eq!(nowhere.kind(), ErrorKind::NotFound);
     assert_eq!(there.to_json().replace(&format!("job {}", other.job), "job 99"), nowhere.to_json());
 

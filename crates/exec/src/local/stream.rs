@@ -54,7 +54,7 @@ pub struct LocalOptions {
     pub consumer: ConsumerIndex,
     /// The position to begin at.
     pub from: Position,
-    /// How many samples may be skipped, where the pipeline skips those that fail.
+    /// How many samples may be skipped, where the pipeline skips samples that fail.
     pub budget: Budget,
     /// Samples that an earlier run skipped and this one must skip, too.
     pub known_skips: KnownSkips,

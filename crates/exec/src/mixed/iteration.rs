@@ -11,7 +11,7 @@ use crate::local::stream::{LocalOptions, LocalStream};
 use crate::skip::skip_log::SkippedSample;
 use crate::tail::delivery::Delivery;
 
-/// An iterator over a pipeline in this process, whatever its source. Dropping it stops and joins its threads.
+/// An iterator over a pipeline of any source in this process. Dropping it stops and joins its threads.
 pub struct LocalIteration(Kind);
 
 enum Kind {

@@ -100,7 +100,7 @@ impl<'a> Isolation<'a> {
 
     fn skip_recorded(&mut self, row: RowId, error: Error, record: Option<Bytes>) {
         self.failed.insert(row);
-        if error.fault() == Fault::Nobody {
+        if error.fault() == Fault::Skip {
             return;
         }
         let error = (self.locate)(error.with("sample", row.sample)).bounded();

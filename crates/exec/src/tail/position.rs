@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::skip::skip_log::SkipTally;
-use crate::tail::buckets::Key;
+use crate::tail::buckets::RowsOfKeys;
 use crate::tail::delivered_ahead::DeliveredAhead;
 
 /// The positions of the datasets of a streamed mix.
@@ -59,8 +59,8 @@ pub struct Position {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bucketed: Vec<u64>,
     /// The same for rows in batches by key, for each key that has such rows.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub keyed: Vec<(Key, u64)>,
+    #[serde(default, skip_serializing_if = "RowsOfKeys::is_empty")]
+    pub keyed: RowsOfKeys,
     /// The number of batches of the epoch before it, where `take` or `skip` counts batches of buckets.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub batches: u64,

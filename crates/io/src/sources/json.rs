@@ -56,7 +56,7 @@ impl SourceFormat for Json<'_> {
         Ok(Listed::scanned(store::list(self.paths)?, layout, key, move |object, stop| {
             let mut forward = recording(compressed::reading(object)?);
             let begin = document::begin(&mut forward, field)?;
-            let table = Table::Frames(document::starts(&mut forward, begin, stop)?);
+            let table = Table::Frames(document::starts(&mut forward, begin, field.is_none(), stop)?);
             counted(table, Some(forward))
         }))
     }
@@ -78,7 +78,7 @@ fn infer_fields(object: Arc<Object>, field: Option<&str>) -> Result<Option<Vec<F
     let begin = document::begin(&mut forward, field)?;
     let (mut at, mut row) = (begin, 0);
     while (row < ROWS || (row < ROWS_MAX && at - begin < BYTES_MAX && seen.has_field_without_type()))
-        && let Some(len) = document::next(&mut forward, at, Some(row))?
+        && let Some(len) = document::next(&mut forward, at, Some(row), field.is_none())?
     {
         let blame = |e: Error| e.with("file", object.uri()).with("offset", at).with("record", row);
         seen.push(document::trim(forward.at(at, len as usize)?)).map_err(blame)?;

@@ -318,7 +318,7 @@ mod tests {
     fn a_store_that_says_nothing_is_waited_for_no_longer_than_it_may_be() {
         let deaf = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = format!("http://{}/share", deaf.local_addr().expect("bound"));
-        let bucket = Bucket::open(&address).expect("asks nobody");
+        let bucket = Bucket::open(&address).expect("opening sends no request");
         let limit = Duration::from_millis(50);
         let read = bucket.read(&[wanted("a", 0..1), wanted("b", 0..1)], limit);
         assert!(read.iter().all(|r| r.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unavailable)), "{read:?}");

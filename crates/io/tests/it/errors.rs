@@ -387,7 +387,7 @@ fn the_cache_is_used_while_the_file_is_the_same_and_never_when_corrupt() {
 }
 
 #[test]
-fn what_is_compressed_in_a_way_that_is_not_supported_is_named_whatever_the_file_is_called() {
+fn an_unsupported_compression_is_named_for_a_file_of_any_name() {
     let dir = folder();
     type Drafted = fn(String) -> Draft;
     let drafts: [Drafted; 3] =

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use super::PLAN;
 use crate::graph::Graph;
-use crate::ops::Op;
 use crate::ops::expr::{Binary, Call, Part, Unary};
+use crate::ops::{Mixing, Op};
 use crate::source::Source;
 
 /// A pipeline whose rows travel with their ids for the mix that it is a part of.
@@ -47,9 +47,11 @@ const ARGUMENTS: &[(&str, &str, Option<&str>)] = &[
     ("op pack", "/cu_seqlens", None),
     ("op padded_batch", "/ragged", None),
     ("op part", "/from", None),
+    ("source arrow", "/empty_lists", None),
     ("source combined", "/how/interleave", None),
     ("source combined", "/how/mix/changes", None),
     ("source combined", "/how/window", None),
+    ("source parquet", "/empty_lists", None),
 ];
 
 static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
@@ -91,7 +93,11 @@ pub(super) fn of(graph: &Graph) -> BTreeSet<String> {
 
 /// Returns whether an image op works on a column of another shape or dtype than uint8 of one or three channels.
 fn has_more_images(op: &Op, schema: &Schema) -> bool {
-    let Some(Ok(field)) = op.image_column().map(|column| schema.field(column)) else { return false };
+    let column = match op {
+        Op::Mix(op) if op.how == Mixing::Cutmix => Some(op.column.as_str()),
+        op => op.image_column(),
+    };
+    let Some(Ok(field)) = column.map(|column| schema.field(column)) else { return false };
     match &field.kind {
         Kind::Tensor { dtype: DType::Uint16, .. } => true,
         Kind::Tensor { dtype: DType::Uint8, shape } => shape.len() == 4 || matches!(shape[..], [_, _, Some(2 | 4)]),

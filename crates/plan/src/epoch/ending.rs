@@ -6,7 +6,7 @@
 //! ([`Ending::floor`]).
 //!
 //! Invariants: counts only rise, and the last count of a consumer is a function of the pipeline, the seed, the epoch
-//! and the number of consumers; therefore so is the end of an epoch. A floor only rises, whatever the order in which
+//! and the number of consumers; therefore so is the end of an epoch. A floor only rises, in any order in which
 //! counts become known. A short last batch counts as a batch, as for even shares.
 
 use serde::{Deserialize, Serialize};
@@ -141,7 +141,7 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order counts become known, floors rise to the same end and never beyond it.
+        /// In any order in which counts become known, floors rise to the same end and never beyond it.
         #[test]
         fn a_floor_rises_to_the_end_that_the_last_counts_give(
             lasts in prop::collection::vec(0u64..6, 1..5),

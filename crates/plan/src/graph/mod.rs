@@ -279,7 +279,7 @@ impl Graph {
         Self { keeps_ids: keeps, ..self }
     }
 
-    /// Returns whether its rows travel with their ids, whatever its own ops need.
+    /// Returns whether its rows travel with their ids, also where its own ops need none.
     pub(crate) fn keeps_ids(&self) -> bool {
         self.keeps_ids
     }

@@ -74,7 +74,7 @@ pub(crate) trait OpSpec {
     }
 
     /// Returns the columns of `input` that it needs so that the columns in `after` exist after it. Default: the columns
-    /// in `after` and those that its access reads; without an access, all.
+    /// in `after` and the columns that its access reads; without an access, all.
     fn needs(&self, input: &Schema, after: Names) -> Names {
         self.access(input).map_or_else(|| names(input), |access| with_read(input, after, &access.reads))
     }

@@ -43,7 +43,9 @@ pub(super) fn field(field: &Field, size: u64, is_full: bool) -> Result<Field> {
             let Kind::Tensor { shape, .. } = &field.kind else { return Ok(field.clone()) };
             Kind::Tensor { dtype: *dtype, shape: [first].into_iter().chain(shape.iter().copied()).collect() }
         }
-        Kind::Tensor { .. } => return refuse("its rows have no one shape", "pad or cut its rows to one length before"),
+        Kind::Tensor { .. } => {
+            return refuse("its rows have several shapes", "pad or cut its rows to one length before");
+        }
         Kind::Bytes | Kind::Texts => return refuse("no list holds these", "decode it before, or drop it"),
     };
     Ok(Field::new(&field.name, kind))

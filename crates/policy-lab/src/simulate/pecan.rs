@@ -155,7 +155,7 @@ pub struct Row {
     pub workload: &'static str,
     /// The system.
     pub system: &'static str,
-    /// Workers at the resting place, and those that compute at the trainer (threads; for Pecan, its workers there).
+    /// Workers at the resting place, and workers that compute at the trainer (threads; for Pecan, its workers there).
     pub workers: f64,
     /// See `workers`.
     pub local: f64,

@@ -63,9 +63,9 @@ fn lasts(lost_every: Option<f64>) -> Result<()> {
 pub struct Kind {
     /// Its offer.
     pub offer: Offer,
-    /// The true pace of its threads, relative to those that the costs of jobs assume. The policy has to learn it.
+    /// The true pace of its threads, relative to the pace that the costs of jobs assume. The policy has to learn it.
     pub pace: f64,
-    /// How many the cloud really has, whatever is offered.
+    /// How many the cloud really has, which may be fewer than it offers.
     pub comes: u32,
     /// Seconds from the request for one to its first batch.
     pub startup: f64,

@@ -41,7 +41,7 @@ impl Imagined {
         let places = (0..=WORKERS_MAX).flat_map(|w| (0..=cores).map(move |l| (w, l)));
         let ops = model.ops();
         let all = places.flat_map(|(w, l)| (1..=ops).map(move |cut| (w, l, cut))).map(of);
-        // The policy never requests a placement that takes cores from the trainer, whatever it would save.
+        // The policy never requests a placement that takes cores from the trainer, even if it would save money.
         all.filter(|tried| model.leaves_cores(tried.at)).collect()
     }
 

@@ -1,6 +1,6 @@
 //! How often rows will be read again.
 
-/// Passes assumed for a job without end: it reads its data more often than anybody counts on.
+/// Passes assumed for a job without end: the number is high, because it reads its data without end.
 pub const PASSES_UNKNOWN: f64 = 10.0;
 /// The most passes that jobs not yet started are expected to make.
 pub const AGAIN_MAX: f64 = 10.0;

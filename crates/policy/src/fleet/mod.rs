@@ -98,7 +98,7 @@ pub struct Observation {
     pub at: Ticks,
     /// The threads (of pace 1) that all jobs want together; `None` while unknown.
     pub need: Option<f64>,
-    /// The threads of workers of no offered type: they stay, whatever is decided.
+    /// The threads of workers of no offered type: no decision ends them.
     pub others: f64,
     /// The workers that are there.
     pub there: Vec<u32>,

@@ -194,8 +194,8 @@ impl Model {
         self.made(Placement { workers: u32::MAX, ..at }).0
     }
 
-    /// Returns the batches a second from workers, and those that the reader's threads make whole, if none wait for the
-    /// trainer.
+    /// Returns the batches a second from workers, and the batches that the reader's threads make whole, if none wait for
+    /// the trainer.
     pub fn made(&self, at: Placement) -> (f64, f64) {
         let cut = self.cut(at);
         let sent = self.sent(at.workers, cut);

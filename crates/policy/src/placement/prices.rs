@@ -99,7 +99,7 @@ impl Objective {
                 .hint("leave the prices out, or use cost or cost-within:1.05"));
         }
         if objective != Self::Time && prices.is_none() {
-            return Err(Error::invalid(format!("the objective is {text}, and what machines cost is not known")).hint(
+            return Err(Error::invalid(format!("the objective is {text}, and the price of machines is not known")).hint(
                 "give both prices for an hour: --trainer-price and --worker-price, or trainer_price= and worker_price=",
             ));
         }

@@ -24,7 +24,7 @@ impl Policy {
         Self { name: name.into(), initial }
     }
 
-    /// Makes `static:N`: so many workers, whatever happens.
+    /// Makes `static:N`: this number of workers, always.
     pub fn fixed(workers: u32) -> Self {
         Self::new(format!("static:{workers}"), Box::new(fixed::Fixed { workers }))
     }

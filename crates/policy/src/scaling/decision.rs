@@ -308,7 +308,7 @@ impl fmt::Display for Decision {
 }
 
 impl Decision {
-    /// Returns whether another decision has the same placement and the same kind of reason, whatever the figures.
+    /// Returns whether another decision has the same placement and the same kind of reason, with any figures.
     pub fn says_the_same(&self, other: &Self) -> bool {
         let same_reason = match (self.reason, other.reason) {
             (Reason::NoFigures { gap: one }, Reason::NoFigures { gap: other }) => one == other,

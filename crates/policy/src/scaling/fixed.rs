@@ -1,4 +1,4 @@
-//! The policy `static:N`: N workers, whatever happens.
+//! The policy `static:N`: N workers, always.
 
 use super::decision::{Decision, Reason};
 use super::{Choice, Observation, ScalingPolicy};

@@ -355,8 +355,8 @@ pub struct ConsumerHeartbeat {
     #[prost(uint64, tag = "11")]
     pub receive_ns: u64,
 }
-/// The idle resources of a consumer's machine: those that neither the trainer nor another program uses, and those that
-/// the consumer's local worker uses now.
+/// The idle resources of a consumer's machine: resources that neither the trainer nor another program uses, and
+/// resources that the consumer's local worker uses now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Spare {
     /// Thousandths of a core; less, or 0, if memory is short.

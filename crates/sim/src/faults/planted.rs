@@ -4,11 +4,11 @@
 /// A mechanism that does not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Planted {
-    /// A worker serves a split to every caller that names it, whatever the token.
+    /// A worker serves a split to every caller that names it, with any token.
     FencingOff,
     /// A split that was assigned once is not fetched again from another worker.
     ReplayOff,
-    /// A split that is fetched again comes from its start, and its chunks are accepted whatever their index.
+    /// A split that is fetched again comes from its start, and its chunks are accepted with any index.
     DeduplicationOff,
     /// The dispatcher sends messages before its batch is durable.
     ToldBeforeDurable,
@@ -18,7 +18,7 @@ pub enum Planted {
     WrongBytes,
     /// A worker ignores the revocation of a lease.
     RevokesIgnored,
-    /// A consumer runs the ops behind the default boundary, whatever boundary a chunk has.
+    /// A consumer runs the ops behind the default boundary, also of a chunk with another one.
     CutOfReader,
     /// A consumer assumes that all chunks of a split have the boundary of the first.
     CutOfSplit,

@@ -217,7 +217,7 @@ impl World<'_> {
             |loan: &&Loan| loan.guard.strong_count() == 0 && !socket.open.contains(&loan.stream) && !is_said(loan);
         let kept: Vec<_> = loans.filter(is_kept).map(|loan| (loan.loan, loan.stream)).collect();
         if !kept.is_empty() {
-            self.fail("L-2", format!("nobody will give back {kept:?} (loans and their streams) of {to:?}"));
+            self.fail("L-2", format!("no reader will give back {kept:?} (loans and their streams) of {to:?}"));
         }
     }
 
@@ -239,7 +239,7 @@ impl World<'_> {
         for i in 0..self.workers.len() {
             let on_loan = self.lender(i).map_or((0, 0), |lender| lender.on_loan());
             if on_loan != (0, 0) {
-                self.fail("I6", format!("worker {i} has {on_loan:?} (loans, streams) when nobody reads"));
+                self.fail("I6", format!("worker {i} has {on_loan:?} (loans, streams) without a reader"));
             }
         }
     }

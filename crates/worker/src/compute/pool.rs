@@ -30,7 +30,7 @@ use crate::lock::lock;
 use crate::splits::jobs::Prepared;
 use crate::splits::split_buffer::SplitBuffer;
 
-/// Threads in addition to those that compute, for threads that wait or hang.
+/// Threads in addition to computing threads, for threads that wait or hang.
 const SPARE_THREADS_MAX: usize = 256;
 /// How often the pool looks for threads that hang.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

@@ -1,4 +1,4 @@
-//! Watches the threads of a worker: finds those that hang ("are held up"), and the jobs that may get one. Pure: the
+//! Watches the threads of a worker: finds threads that hang ("are held up"), and the jobs that may get one. Pure: the
 //! time is an argument.
 //!
 //! A thread is held up once it has made no progress and used no processor for [`HELD_UP_AFTER`], or has made no

@@ -58,6 +58,6 @@ mod tests {
             assert_eq!(admitted(&membership), after);
         }
         membership.update(PeerReport::default());
-        assert!(membership.admits(&JobKey::default()), "nobody is asked where there are no tokens");
+        assert!(membership.admits(&JobKey::default()), "every peer is admitted where there are no tokens");
     }
 }

@@ -30,7 +30,12 @@ def main() -> None:
         sys.exit(quality(sys.argv[2:]))
     if sys.argv[1:2] == ["cluster"]:
         sys.exit(cluster(sys.argv[2:]))
-    if command := COMMANDS.get("".join(sys.argv[1:2])):
+    name = "".join(sys.argv[1:2])
+    if name.endswith(".py"):
+        print(f"error: {name!r} is a script, and not a command", file=sys.stderr)
+        print(f"  hint: run it with python {name}, or with forebay run {name}", file=sys.stderr)
+        sys.exit(2)
+    if command := COMMANDS.get(name):
         sys.excepthook = show_script_error
         sys.exit(command(sys.argv[2:]))
     sys.exit(_native.cli_main(sys.argv[1:]))

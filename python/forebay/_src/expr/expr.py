@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import builtins
 import datetime as dt
+import decimal
 import math
 import numbers
 from collections.abc import Mapping, Sequence
@@ -63,6 +64,10 @@ _OTHERS: Final = (
     (type(None), "use fb.col(name).is_null() to find missing values"),
     (dt.date, "times are compared by x.dt: x.dt >= datetime.date(2024, 1, 1)"),
     (dt.timedelta, "a time is a whole number of its unit: x - 86_400 of seconds is a day earlier"),
+    (
+        decimal.Decimal,
+        "decimals of files are texts, which are compared letter by letter: write x.cast('float64') > 12.5",
+    ),
     (bytes, "write a text, and x.cast(str) of a column of bytes"),
     ((builtins.list, tuple, set, frozenset, np.ndarray), "write x.isin(values) for one of some"),
 )

@@ -13,6 +13,8 @@ INT64_MAX: Final = 2**63 - 1
 
 def unicode_text(what: str, value: str) -> str:
     """Returns a text without lone surrogates, which no encoding can express."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a string, not {type(value).__name__}")
     word = str.__str__(value)
     try:
         word.encode()

@@ -5,18 +5,22 @@ They are grouped as in pandas and polars. Places in texts count characters, as i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
 from forebay._src import habits, habits_expressions
 from forebay._src.expr.expr_times import unit_of
+from forebay._src.site import warn
 from forebay._src.usage import explained, name_methods
 
 if TYPE_CHECKING:
     from forebay._src.expr.expr import Expr
 
 
+#: What is rare in texts and common in patterns: classes of characters, repetitions, words to choose from, a beginning.
+_LIKE_A_PATTERN: Final = re.compile(r"\\[dDwWsSb]|\.[*+]|\w\|\w|^\^|\][*+]")
 #: Stands for a default that is not given: `None` is one.
 _NO_DEFAULT: Any = type("_NoDefault", (), {"__repr__": lambda _: "<an error>"})()
 
@@ -94,10 +98,15 @@ class TextFunctions(_Functions):
 
     @explained(
         regex="leave it out: text is one, letter by letter; search(pattern) takes patterns",
-        literal="leave it out: text is one, letter by letter; search(pattern) takes patterns",
     )
     def contains(self, text: str) -> Expr:
-        """Whether this text is in it, letter by letter; `search` takes patterns."""
+        """Whether this text is in it, letter by letter; `search` takes patterns.
+
+        A text that looks like a pattern is warned of, because pandas and polars take a pattern here.
+        """
+        if isinstance(text, str) and _LIKE_A_PATTERN.search(text):
+            written = f"search({re.escape(text)!r}) looks for these letters, and has no warning"
+            warn(f"contains({text!r}) looks for these letters, and search({text!r}) for the pattern; {written}")
         return self._text("contains", (text,), {"text": _word("contains", "text", text)})
 
     def starts_with(self, text: str) -> Expr:

@@ -37,6 +37,8 @@ _SPANS: Final = {
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 #: 1970-01-01 was a Thursday, and weeks begin with Monday: 1969-12-29.
 _DAYS_TO_MONDAY: Final = 3
+#: The operators whose operands count one unit.
+_OF_ONE_UNIT: Final = ("add", "sub", "lt", "le", "gt", "ge", "eq", "ne")
 _SYMBOLS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
@@ -51,10 +53,12 @@ def resolved(parts: Sequence[dict[str, Any]], units: Mapping[str, str], op: str)
     """Returns the parts of an expression for the engine, given the units of the columns.
 
     Raises:
-        InvalidPipelineError: The user said another unit than the column has, or none, and the column has none.
+        InvalidPipelineError: The user said another unit than the column has, or none, and the column has none; or an
+            operator has two columns of different units.
     """
     made: list[dict[str, Any]] = []
     for part in parts:
+        _check_units(made[-2:], part, units, op)
         if part["expr"] not in ("counts", "dt"):
             made.append(dict(part))
             continue
@@ -72,6 +76,20 @@ def resolved(parts: Sequence[dict[str, Any]], units: Mapping[str, str], op: str)
 
             made += _computed(col("time"), part["function"], part["argument"], str(unit))._parts[1:]
     return made
+
+
+def _check_units(last: Sequence[dict[str, Any]], part: dict[str, Any], units: Mapping[str, str], op: str) -> None:
+    """Refuses an operator of two columns whose units differ: operands come before it, the right one last."""
+    if part.get("op") not in _OF_ONE_UNIT or [operand["expr"] for operand in last] != ["col", "col"]:
+        return
+    a, b = (operand["name"] for operand in last)
+    one, other = units.get(a), units.get(b)
+    if one is None or other is None or one == other:
+        return
+    coarse, fine = sorted((a, b), key=lambda name: _UNITS[units[name]], reverse=True)
+    factor = _UNITS[units[coarse]] // _UNITS[units[fine]]
+    hint = {"hint": f"write fb.col({coarse!r}) * {factor}, which counts {units[fine]!r}, in place of it"}
+    raise InvalidPipelineError(f"{op}: column {a!r} counts {one!r}, and column {b!r} counts {other!r}", hint)
 
 
 def _unit_of(part: dict[str, Any], units: Mapping[str, str]) -> str | None:
@@ -131,7 +149,8 @@ def _since(time: Any) -> dt.timedelta:
 
 def _ticks(time: Any, unit: str) -> int:
     """Returns a time as a number."""
-    nanos = _since(time) // dt.timedelta(microseconds=1) * 1000
+    # A pandas.Timestamp has nanoseconds, too.
+    nanos = _since(time) // dt.timedelta(microseconds=1) * 1000 + getattr(time, "nanosecond", 0)
     ticks, rest = divmod(nanos, _UNITS[unit])
     if rest:
         raise ValueError(f"{time} is between two numbers: these times count {unit!r}")

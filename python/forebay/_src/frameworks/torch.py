@@ -90,6 +90,7 @@ class TorchDataset(EpochDataset, IterableDataset):  # type: ignore[type-arg,misc
                 "the DataLoader has worker processes: each would read everything, and begin with the same epoch anew",
                 {"hint": "use num_workers=0: Forebay computes on threads of its own, or on the workers of a service"},
             )
+        torch_loaders.check_collation(self, self._source._pipeline.batch_size is not None)
         sharding = torch_loaders.sharding()
         if sharding is not None:
             self._check_dealt_once(*sharding)

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from forebay.errors import InvalidPipelineError
+
 #: The number of callers that are examined: a loader is a few calls away.
 _DEPTH = 32
 
@@ -27,6 +29,26 @@ def sharding() -> tuple[str, int] | None:
         if isinstance(caller, shards + dispatchers) and (count := _processes(who)) > 1:
             return "Accelerate", count
     return None
+
+
+def check_collation(dataset: object, is_batched: bool) -> None:
+    """Refuses a `DataLoader` of PyTorch that makes batches of the batches of a dataset.
+
+    Raises:
+        InvalidPipelineError: The dataset has batches, and the loader's `batch_size` is not `None`.
+    """
+    fetchers: Any = _classes(sys.modules.get("torch.utils.data._utils.fetch"), "_BaseDatasetFetcher")
+    for caller in _callers() if is_batched and fetchers else ():
+        if isinstance(caller, fetchers) and caller.auto_collation and _reads(caller.dataset, dataset):
+            raise InvalidPipelineError(
+                "the DataLoader makes batches of batches: the samples of this dataset are in batches already",
+                {"hint": "write DataLoader(ds.batch(n).to_torch(), batch_size=None); or leave batch(n) out"},
+            )
+
+
+def _reads(outer: object, dataset: object) -> bool:
+    """Returns whether a dataset is another one, or part of it, as a `Subset` is."""
+    return outer is dataset or (hasattr(outer, "dataset") and _reads(outer.dataset, dataset))
 
 
 def _processes(who: Any) -> int:

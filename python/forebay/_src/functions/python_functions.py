@@ -61,6 +61,10 @@ def _instead_of_function(given: Any) -> str:
         return f"give a function; an expression makes a column by with_column({name!r}, {named[name]})"
     if isinstance(given, Expr):
         return f'give a function; an expression makes a column by with_column("name", {given})'
+    if isinstance(given, (list, tuple)) and any(isinstance(item, Expr) for item in given):
+        return "join conditions by &: (fb.col('x') > 0) & (fb.col('y') > 0)"
+    if getattr(given, "ndim", 0) == 1:
+        return "give a function, or an expression; of a mask, write select_rows(numpy.flatnonzero(mask))"
     return "give a function"
 
 

@@ -31,7 +31,7 @@ class SetUp:
     def __init__(self, made: type) -> None:
         self._class, self._lock = made, threading.Lock()
         self._object: Any = None
-        #: The parameters of a call, for those who ask whether it takes `rng`.
+        #: The parameters of a call, for callers that ask whether it takes `rng`.
         self.__signature__ = _signature_of_objects(made)
         self.__name__, self.__qualname__ = made.__name__, made.__qualname__
 

@@ -44,8 +44,16 @@ _HINTS = (
         "the value is a text: lists of structs and of lists are JSON here, which json.loads(row['x']) reads",
     ),
     (
-        re.compile(r"is (datetime|date|Timestamp|datetime64), which no column can hold"),
+        re.compile(r"is (datetime|date|Timestamp), which no column can hold"),
         "give a time as a whole number, int(time.timestamp()), or as a text, time.isoformat()",
+    ),
+    (
+        re.compile(r"is (?:datetime|timedelta)64(\[\w+\])?, which no column can hold"),
+        "give whole numbers, array.astype('int64'), and name their unit in expressions, fb.col('x').dt(unit)",
+    ),
+    (
+        re.compile(r"is Decimal, which no column can hold"),
+        "give float(value), or str(value), which keeps all digits",
     ),
 )
 

@@ -346,11 +346,19 @@ class ImageOps(Base):
                 have them.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
+
+        Raises:
+            InvalidPipelineError: A mean is above 1: it is one of levels up to 255, and would make all pixels alike.
         """
+        means = arguments.numbers(mean, "normalize", "mean")
+        if max(means, default=0) > 1:
+            hint = "divide both by the greatest level: mean=[123.675 / 255, ...], std=[58.395 / 255, ...]"
+            message = f"normalize: mean={max(means):g}, and pixels are divided by their greatest level before it"
+            raise InvalidPipelineError(message, {"hint": hint})
         op = {
             "op": "normalize",
             "column": column,
-            "mean": arguments.numbers(mean, "normalize", "mean"),
+            "mean": means,
             "std": arguments.numbers(std, "normalize", "std"),
             "layout": arguments.choice(layout, "normalize", "layout", "CHW", "HWC", "CTHW"),
         }

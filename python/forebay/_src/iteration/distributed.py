@@ -13,7 +13,7 @@ from forebay._src.iteration.iterator import DatasetIterator
 from forebay._src.iteration.lengths import length_of
 from forebay._src.iteration.quarantine import DeadLetters
 from forebay._src.iteration.ranks import warn_of_equal_batches
-from forebay._src.iteration.repeats import THERE, note_start
+from forebay._src.iteration.repeats import SAME_JOB, THERE, note_start
 from forebay._src.iteration.waits import Waits
 from forebay._src.ops.fact_ops import uncounted
 from forebay._src.service.service import Service, resolve
@@ -169,6 +169,9 @@ class ServiceIteration:
         """
         if self.job._given is None:
             warn_of_equal_batches(self.pipeline)
-        if from_start and self.job.epochs == 1 and not self.job._repeats:
+        if from_start and not self.job._repeats:
             options = (self.job.seed, self.job._given, self.job.even, self.job.coordinated, self.job.ordered)
-            note_start(self.pipeline, (self._service.address, *options), THERE)
+            # A job of one epoch may stand for an epoch, whatever its name is. Others repeat one only under their name.
+            one = self.job.epochs == 1
+            name = () if one else (self.job.job,)
+            note_start(self.pipeline, (self._service.address, *options, *name), THERE if one else SAME_JOB)

@@ -243,11 +243,11 @@ class DatasetIterator(Iterator[Sample]):
     def state_dict(self) -> dict[str, Any]:
         """Returns the iterator's position: save it with the model.
 
-        It is a dictionary of at most a few KiB: numbers and strings, always under the same keys, as JSON and
-        `torch.distributed.checkpoint` need. It belongs to the pipeline and its seed, and fits any iterator over them:
-        in another process, on a service or not, under any name of the job. Several consumers step together, so each
-        one's state has the position of all: if their number has changed, all load the same state. The position has the
-        ops in words, so that a changed pipeline can say what differs.
+        It is a dictionary of at most a few KiB, and behind `batch_by_key` of its keys as well: numbers and strings,
+        always under the same keys, as JSON and `torch.distributed.checkpoint` need. It belongs to the pipeline and
+        its seed, and fits any iterator over them: in another process, on a service or not, under any name of the job.
+        Several consumers step together, so each one's state has the position of all: if their number has changed, all
+        load the same state. The position has the ops in words, so that a changed pipeline can say what differs.
         """
         if self._closed:
             raise ClosedError("the iterator was closed")

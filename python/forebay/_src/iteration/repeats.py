@@ -36,7 +36,8 @@ class RepeatedEpochWarning(UserWarning):
     """
 
 
-#: What to write where `iter` repeats an epoch, where datasets of `to_torch` and others do, and where jobs do.
+#: What to write where `iter` repeats an epoch, where datasets of `to_torch` and others do, where a job is read again,
+#: and where jobs with other names repeat one.
 HERE = (
     "iterations begin at epoch 0 unless epoch= is given (write iter(epoch=e) in a loop over epochs, or iter(epochs=n) "
     "for n of them at once; each iteration of ds.to_torch() and ds.to_jax() is the next epoch; where the same batches "
@@ -46,7 +47,11 @@ ANEW = (
     "a new dataset for a framework begins at epoch 0 (make it once, before the loop over epochs, for each of its "
     "iterations is the next epoch; or call set_epoch(e), also with 0 where the same batches are intended)"
 )
-THERE = "a job begins at epoch 0, whatever its name is (write distribute(job=..., epochs=n) for one job of n epochs)"
+SAME_JOB = (
+    "each iteration of a job begins with its first batch (keep one iterator, it = job.iter(), and take n batches of it "
+    "with itertools.islice(it, n))"
+)
+THERE = "a job of any name begins at epoch 0 (write distribute(job=..., epochs=n) for one job of n epochs)"
 
 
 def note_start(pipeline: _native.Pipeline, options: tuple[Hashable, ...], write: str) -> None:

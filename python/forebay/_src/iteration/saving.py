@@ -48,6 +48,25 @@ class Options(NamedTuple):
     overwrite: bool
 
 
+#: The formats that the ends of names say.
+_ENDS = {
+    **{f".{format}": format for format in FILE_BYTES},
+    ".feather": "arrow",
+    ".json": "jsonl",
+    ".ndjson": "jsonl",
+    ".tfrecords": "tfrecord",
+}
+
+
+def check_name(folder: str, format: str) -> None:
+    """Refuses a folder whose name says another format than its files have: readers go by the name."""
+    said = _ENDS.get(os.path.splitext(folder)[1], format)
+    if said != format:
+        name = os.path.basename(folder)
+        hint = f'write format="{said}"; {os.path.splitext(name)[0]!r} may be a folder of files of any format'
+        raise InvalidPipelineError(f"save: {name!r} would be a folder of {format} files", {"hint": hint})
+
+
 def folder(path: arguments.PathLike, op: str) -> str:
     """Checks a folder's path."""
     text = arguments.path(path, op)

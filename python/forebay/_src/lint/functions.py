@@ -132,7 +132,7 @@ def as_expressions(step: Step, samples: list[dict[str, Any]], dataset: str) -> I
             return
     except (as_expression.CannotError, ForebayError):
         return
-    except Exception:  # The text is a guess: whatever it raises, it is no expression.
+    except Exception:  # The text is a guess: with any exception, it is no expression.
         return
     message = f"{step.text} computes what an expression computes without Python"
     yield Finding.at(step, dataset, "python-function", "hint", f"{message} (the same on {len(expected)} samples)", text)

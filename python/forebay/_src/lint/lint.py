@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from forebay._src.functions.tolerance import SkippedSample
 from forebay._src.iteration.first_samples import first
-from forebay._src.lint import columns, functions, measured, parts
+from forebay._src.lint import columns, functions, measured, parts, shapes
 from forebay._src.lint.discarded import discarded
 from forebay._src.lint.finding import Finding, Level
 from forebay._src.written import Step, Written
@@ -129,7 +129,7 @@ def findings(name: str, written: Written, run: bool = True) -> list[Finding]:
     >>> [(found.rule, found.write) for found in findings("ds", Written.of(ds))]
     [('unused-column', 'leave with_column(x, (id * 2)) out')]
     """
-    found = [*columns.unused(written, name), *parts.by_place(written, name)]
+    found = [*columns.unused(written, name), *parts.by_place(written, name), *shapes.distorted(written, name)]
     return found + list(_of_functions(name, written)) if run else found
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 import numpy as np
 from forebay._src import arguments
+from forebay._src.frameworks.torch_loaders import check_collation
 from forebay._src.iteration.repeats import note_loader
 from forebay._src.ops.order_ops import OrderOps
 from forebay._src.usage import explained
@@ -53,9 +54,9 @@ class AccessOps(OrderOps):
         """
         if isinstance(key, slice):
             return self._slice(key)
-        if isinstance(key, bool) or not hasattr(key, "__index__"):
+        if isinstance(key, bool) or getattr(key, "ndim", 0) > 0 or not hasattr(key, "__index__"):
             message = f"ds[...]: this is a {type(key).__name__}, not a place or a slice"
-            hint = "a column of all samples is [row[name] for row in ds]; select_rows takes a list of places"
+            hint = "a column of all samples is [row[name] for row in ds]; select_rows takes numpy.flatnonzero(mask)"
             if isinstance(key, str):
                 hint = f"a column is fb.col({key!r}) in expressions; of all samples it is [row[{key!r}] for row in ds]"
             raise InvalidPipelineError(message, {"hint": hint})
@@ -63,6 +64,7 @@ class AccessOps(OrderOps):
         if place < 0:
             place += self._count(f"ds[{place}]")
         if 0 <= place < 2**63:
+            check_collation(self, self._pipeline.batch_size is not None)
             note_loader(self._pipeline)
             with self._part(f"ds[{key}]", place, 1).iter(epoch=0, threads=1, consumers=(0, 1)) as items:
                 for item in items:

@@ -275,7 +275,7 @@ class IterationOps(FactOps):
         Raises:
             ConflictError: Other files are in the folder, or another process saves to it. In a store, of two processes
                 the one that began first gets this error.
-            InvalidPipelineError: A column has no form in this format.
+            InvalidPipelineError: A column has no form in this format, or the folder's name says another format.
             NotFoundError: There is no such bucket.
             PermissionDeniedError: The folder or the store may not be written to.
             ExhaustedError: The disk or the store is full.
@@ -292,6 +292,7 @@ class IterationOps(FactOps):
             hint = "leave batch() out here, and put it behind load()"
             raise InvalidPipelineError("save: batches are not kept, samples are", {"hint": hint})
         files = saving.options(format, compression, file_bytes, consumers, seed, epochs, overwrite)
+        saving.check_name(folder, files.format)
         first: dict[str, Any] = {"seed": files.seed, "epochs": files.epochs, "consumers": files.consumer or (0, 1)}
         if files.consumer is not None:
             # Each sample goes to one of them, even if their parts are then unequal.

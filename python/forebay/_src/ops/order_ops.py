@@ -332,7 +332,8 @@ class OrderOps(Base):
         batched by a key that determines the size.
 
         Each consumer has batches of its own keys, unless the consumers are `coordinated` (see `iter`): then all have a
-        batch of the same key at each step.
+        batch of the same key at each step. They share an incomplete batch in equal parts, and fewer samples of it than
+        there are consumers are left out.
 
         Args:
             key: The column of the key, or several: whole numbers, truth values or texts. A missing value is one key.
@@ -342,7 +343,7 @@ class OrderOps(Base):
             max_keys: The most keys of which samples wait, from 1 to 65,536. The samples from the one that has waited
                 longest on have at most so many keys. When a sample of one more key comes, the batch of the sample that
                 has waited longest comes first, incomplete.
-            drop_remainder: Whether incomplete batches are left out.
+            drop_remainder: Whether incomplete batches are left out, also batches that come because of `max_keys`.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
 

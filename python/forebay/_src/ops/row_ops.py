@@ -239,12 +239,16 @@ class RowOps(Base):
         >>> list(fb.from_dict({"a": [1], "b": [2], "c": [3]}).select("c", "a").schema)
         ['c', 'a']
         """
+        if computed := [column for column in columns if isinstance(column, Expr)]:
+            hint = {"hint": f'with_column("y", {computed[0]}) makes a column, and select("y") keeps it'}
+            raise InvalidPipelineError("select: columns have names, and an expression has none", hint)
         names = _flat(columns)
         if any(hasattr(column, "__index__") for column in names):
             hint = {"hint": "select_rows([0, 5]) keeps samples by their places; ds[a:b] some in a row"}
             raise InvalidPipelineError("select: columns have names, and a number is none", hint)
         return self._then({"op": "select", "columns": names}, keep_position, name)
 
+    @explained('drop("a", "b"), or drop(["a", "b"])', columns='drop("a", "b"), or drop(["a", "b"])')
     def drop(self, *columns: str | Iterable[str], keep_position: bool = False, name: str | None = None) -> Dataset:
         """Leaves these columns out.
 

@@ -92,13 +92,13 @@ def workers(
         service: The service, or its address, which the nodes of the cluster must be able to reach. With tokens, it
             needs an administrator's: the service tells only them how many workers it needs.
         num_cpus: The cores that Ray reserves for each worker, and its number of threads.
-        count: The number of workers, whatever the jobs need. Default: as many as they need.
+        count: The number of workers, which the jobs then do not change. Default: as many as they need.
         max_workers: The most workers. Default: the limit of the dispatcher. It does not go with `count`.
         kind: The dispatcher's kind of worker for these workers (`forebay dispatcher --offer`), which has their price.
             Default: it has no kinds.
         spot: With `kind`, whether it is the kind that may be preempted.
-        tls: The certificates of the workers, and those that they trust; the files are read on the nodes. Default: those
-            of the connection of `service`.
+        tls: The certificates of the workers, and the authorities that they trust; the files are read on the nodes.
+            Default: those of the connection of `service`.
         token: The workers' token for the dispatcher; a worker's token is enough. It passes through Ray. Default: the
             token of the connection of `service`.
         options: More options of the actors, those of `ray.remote`: `resources`, `memory`, `runtime_env`,

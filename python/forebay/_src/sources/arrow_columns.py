@@ -39,6 +39,10 @@ def table_of(given: Any, op: str) -> Any:
     except (pa.ArrowException, TypeError, ValueError) as error:
         cause = " ".join(str(error).split())
         hint = "each column needs values of one type; convert the others, or leave them out"
+        if hasattr(given, "to_frame"):
+            hint = "this is a single column: write its to_frame()"
+        elif "Duplicate column names" in cause:
+            hint = "give each column a name of its own"
         raise InvalidPipelineError(f"{op}: this table has no form in Arrow", {"cause": cause, "hint": hint}) from None
     raise InvalidPipelineError(f"{op}: this is a {type(given).__name__}, and no table", {"hint": _hint(given)})
 

@@ -15,16 +15,28 @@ from forebay._src.usage import COMPRESSION, CREDENTIALS, READERS, explained
 from forebay.errors import InvalidPipelineError
 
 _COLUMNS = 'write columns=["a", "b"]'
+_BEFORE = "take such lines out of the file once: the first line has the names; .skip(n) behind it leaves out n samples"
+_DELIMITER = 'write delimiter=";"'
+_NUMBERS = 'such numbers are texts: put .with_column("x", fb.col("x").str.replace(",", "").cast(float)) behind it'
+_SCHEMA = 'write schema={"a": "int64", "b": "string"}: it names all columns that are read'
 
 
 @explained(
     'from_csv(paths, columns=["a", "b"]) reads these columns; schema={"a": "int64?"} says their types',
     **READERS,
+    chunksize="put .batch(n) behind it",
     column_defaults='put .fill_null({"a": 0}) behind it',
     column_names='write header=["a", "b"]',
+    column_types=_SCHEMA,
+    comment=_BEFORE,
+    compression=COMPRESSION,
     compression_type=COMPRESSION,
-    dtype='write schema={"a": "int64"}',
-    field_delim='write delimiter=";"',
+    decimal=_NUMBERS,
+    dtype=_SCHEMA,
+    dtypes=_SCHEMA,
+    field_delim=_DELIMITER,
+    has_header='write header=False, or header=["a", "b"]',
+    infer_schema_length='write schema={"a": "float64"} where the first 1,000 rows do not show the type',
     label_name="name the label where you iterate: batch.pop('label')",
     na_value='write null=["NA"]',
     na_values='write null=["NA"]',
@@ -37,9 +49,13 @@ _COLUMNS = 'write columns=["a", "b"]'
     record_defaults='put .fill_null({"a": 0}) behind it',
     select_cols=_COLUMNS,
     select_columns=_COLUMNS,
-    sep='write delimiter=";"',
-    skiprows="put .skip(n) behind it",
+    schema_overrides=_SCHEMA,
+    sep=_DELIMITER,
+    separator=_DELIMITER,
+    skip_rows=_BEFORE,
+    skiprows=_BEFORE,
     storage_options=CREDENTIALS,
+    thousands=_NUMBERS,
     usecols=_COLUMNS,
 )
 def from_csv(

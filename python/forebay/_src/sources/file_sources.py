@@ -23,6 +23,11 @@ from forebay.errors import InvalidPipelineError
 
 #: The texts that mean a missing value in a CSV file, if the user gives none.
 NULL = ("", "NA", "N/A", "n/a", "#N/A", "null", "NULL")
+#: What to write for labels that do not depend on which folders are there.
+_CLASSES = (
+    'a label is the place of its folder among the sorted names; for other numbers put .with_column("label", '
+    'fb.col("path").str.split("/", -2).lookup({"cat": 0, "dog": 1}, default=-1)) behind it'
+)
 
 
 @explained("from_files(paths) has the columns path and bytes", **READERS)
@@ -34,7 +39,8 @@ def from_files(paths: Paths) -> Dataset:
 @explained(
     "from_image_folder(root) reads the files; decode_image, resize, shuffle and batch come behind it",
     batch_size="put .batch(n) behind it",
-    class_names="a label is the place of its folder among the sorted names",
+    class_names=_CLASSES,
+    classes=_CLASSES,
     color_mode='put .decode_image("image", mode="L") behind it, of grayscale',
     crop_to_aspect_ratio='put .resize("image", shorter=n).center_crop("image", n) behind it',
     image_size='put .decode_image("image").resize("image", (height, width), antialias=False) behind it',
@@ -49,7 +55,9 @@ def from_files(paths: Paths) -> Dataset:
 def from_image_folder(root: PathLike) -> Dataset:
     """A folder with one folder for each class, as torchvision's `ImageFolder`.
 
-    Columns: `image` (the encoded bytes), `label` (the class's place among the sorted names) and `path`.
+    Columns: `image` (the encoded bytes), `label` (the class's place among the sorted names) and `path`. Where
+    the folder of a class is absent, labels of the classes behind it are smaller by one: have the same folders in all
+    parts.
 
     Images are the files that end in jpg, jpeg, png, webp, bmp, gif, tif, tiff or ppm, in any case. `decode_image` reads
     JPEG, PNG and WebP: for the others use `map` with your own decoder, such as Pillow, or convert them once.

@@ -64,6 +64,7 @@ def check_caches(paths: list[str], op: str) -> None:
         if os.path.isfile(local):
             continue
         folder, pattern = (local, "*") if os.path.isdir(local) else os.path.split(local)
+        folder = folder or os.curdir
         is_saved = os.path.isfile(os.path.join(folder, "state.json"))
         if not is_saved or not os.path.isfile(os.path.join(folder, "dataset_info.json")):
             continue

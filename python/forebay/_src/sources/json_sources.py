@@ -67,9 +67,9 @@ def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Data
 def from_json(paths: Paths, *, field: str | None = None, schema: Mapping[str, Any] | None = None) -> Dataset:
     """JSON documents that have an array of objects, as COCO's annotations: each object is a sample.
 
-    A document is never in memory as a whole: its array is read from front to back, object by object. What is behind the
-    array is not read. Files may be compressed with gzip, zstd, bzip2 or xz. Files with an object in each line are read
-    by `from_jsonl`.
+    A document is never in memory as a whole: its array is read from front to back, object by object. The rest of the
+    document behind the array of a `field` is not read. Files may be compressed with gzip, zstd, bzip2 or xz. Files
+    with an object in each line are read by `from_jsonl`.
 
     Args:
         paths: The files.

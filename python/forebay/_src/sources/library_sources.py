@@ -78,7 +78,7 @@ def from_lance(
 
     Not supported are other types (times, decimals, dictionaries, structs, maps, lists of texts, blobs and all extension
     types such as `bfloat16`), which `columns=` leaves out, and Lance's filters, searches and branches: `.filter()`
-    drops rows after they were read. All of `columns` are read, even those that no later op needs.
+    drops rows after they were read. All of `columns` are read, even columns that no later op needs.
 
     Args:
         uri: The folder of the data set, or its url in Lance's form: `s3://bucket/train.lance`.

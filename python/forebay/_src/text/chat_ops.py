@@ -65,8 +65,8 @@ class ChatOps(Base):
         that the template writes. Messages are a list of objects, which comes as its JSON text from `from_jsonl`,
         `from_parquet` and `from_hf`. A key without a value is left out.
 
-        The assistant's ids are those that `{% generation %}` blocks of the template write, even in part. For a template
-        without such blocks they are what each answer adds to the chat before it, behind the beginning that
+        The assistant's ids are the ids that `{% generation %}` blocks of the template write, even in part. Without
+        such blocks they are what each answer adds to the chat before it, behind the beginning that
         `add_generation_prompt` writes; the special token that ends an answer belongs to it, and white space behind that
         token does not. A template that writes an answer differently once more messages follow (Qwen 3 leaves out its
         reasoning) needs such blocks, or `learn="last"`.

@@ -1,7 +1,7 @@
 """The presentation times of a video's frames, from the packets of its container: nothing is decoded.
 
 Packets come in the order of decoding. Sorted by their times they are the frames in the order of display, so the n-th
-frame has a time by which it is found again, whatever the rate is. Packets before the first keyframe, and frames that
+frame has a time by which it is found again, at any rate. Packets before the first keyframe, and frames that
 are displayed before it, cannot be decoded; frames that an edit list leaves out are not displayed.
 """
 

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_byte_is_wrong_no_other_row_comes_of_it() {
+    fn a_wrong_byte_gives_no_other_row() {
         let (header, table, keys) = block();
         let bytes = encode(&header, &table, &keys).expect("a block");
         let expected: Vec<(RowKey, u64)> = keys.iter().enumerate().map(|(i, key)| (*key, table.sum(key, i))).collect();

@@ -79,7 +79,11 @@ mod tests {
     fn all_who_find_it_gone_at_once_find_it_made() -> io::Result<()> {
         let (_parent, folder) = opened()?;
         let mount_guard = MountGuard::of(&folder)?;
-        assert_eq!(mount_guard.make(&folder).map_err(|e| e.to_string()), Ok(()), "it was made since somebody looked");
+        assert_eq!(
+            mount_guard.make(&folder).map_err(|e| e.to_string()),
+            Ok(()),
+            "another process made it after this one had looked"
+        );
         let (gone, made) = (Barrier::new(3), Barrier::new(3));
         std::thread::scope(|scope| {
             let maker = || -> io::Result<()> {

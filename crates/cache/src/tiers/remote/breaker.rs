@@ -95,7 +95,7 @@ mod tests {
             assert!(!breaker.failed(now, false), "that is known");
             (0..9).for_each(|_| _ = breaker.failed(now, false));
         }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60], "those who were under way do not make it longer");
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60], "requests that were under way do not make it longer");
         assert!(breaker.succeeded() && breaker.may_ask(now));
         assert!(!breaker.failed(now, false) && !breaker.succeeded(), "as if nothing had been");
     }

@@ -131,8 +131,8 @@ mod tests {
         let mut pays = |compute: f64| cost.pays(1 << 20, Some(compute * 1e6));
         assert_eq!([10.0, 30.0, 41.0].map(&mut pays), [false, false, true], "40.5 ms");
         assert!(!cost.pays(100 << 20, Some(300e6)), "a second for the bytes");
-        assert!(cost.pays(1 << 40, None), "nobody knows what it takes to compute them");
-        assert!(Cost::default().pays(1 << 40, Some(1.0)), "nobody knows what it takes to read them");
+        assert!(cost.pays(1 << 40, None), "the time to compute them is unknown");
+        assert!(Cost::default().pays(1 << 40, Some(1.0)), "the time to read them is unknown");
         assert_eq!([9.0, 11.0].map(|compute| cost.pays_to_move(Some(compute))), [false, true], "10 ns to move one");
         assert!(cost.pays_to_move(None) && Cost::default().pays_to_move(Some(0.0)));
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_in_a_hundred_that_is_very_slow_does_not_turn_anybody_away() {
+    fn one_very_slow_read_in_a_hundred_does_not_stop_reads() {
         let mut cost = Cost::default();
         let (mut reads, mut nanos) = (0u64, 0);
         for question in 0..10_000u64 {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_bounded_whatever_a_row_costs() {
+    fn waits_are_bounded_for_rows_of_any_cost() {
         let waits = [None, Some(0.0), Some(500e6), Some(f64::MAX)].map(patience);
         assert_eq!(waits, [WAIT_MAX, WAIT_MIN, Duration::from_secs(2), WAIT_MAX]);
     }

@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(victims(C, 50, 100), ["b1", "b2"]);
         assert_eq!(victims(C, 70, 100), ["b1", "b2", "a1"]);
         assert_eq!(victims(C, 71, 100), [""; 0], "nothing goes where all would not suffice: C is in use");
-        assert_eq!(victims(B, 30, 100), ["a1"], "nobody takes from itself");
+        assert_eq!(victims(B, 30, 100), ["a1"], "a prefix does not lose rows for its own rows");
         assert_eq!(victims(C, 10, 1), [""; 0]);
         assert_eq!(Contents::default().victims(A, 2, 1), []);
     }

@@ -60,7 +60,7 @@ impl RemoteBlocks for Others {
 
     fn read(&self, parts: &[Part], _: Duration) -> Vec<Result<Bytes>> {
         self.reads.fetch_add(1, Relaxed);
-        let gone = || Err(Error::new(ErrorKind::NotFound, "nobody has it"));
+        let gone = || Err(Error::new(ErrorKind::NotFound, "no peer has it"));
         let read =
             |part: &Part| self.are().iter().map(|exports| exports.read(part)).find(Result::is_ok).unwrap_or_else(gone);
         let damaged = |bytes: Bytes| {

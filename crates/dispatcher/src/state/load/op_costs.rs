@@ -149,7 +149,7 @@ impl OpCosts {
     }
 
     /// Returns the seconds of worker threads per sent row, up to and including the op at `last` (`None` stands for
-    /// reading). Every row passes that op, whatever ops are fused with it. `behind` gives the place and the cost of the
+    /// reading). Every row passes that op, with any ops that are fused with it. `behind` gives the place and the cost of the
     /// ops behind it, which are subtracted.
     pub(in crate::state) fn worker_row(&self, last: Option<u32>, behind: &BTreeMap<u32, f64>) -> Option<f64> {
         let before = |places: &[u32], row: f64| match places {

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn before_anything_is_decided_what_there_is_stays_and_somebody_begins() {
+    fn before_the_first_decision_threads_stay_and_one_consumer_begins() {
         let mut local = LocalThreads::default();
         assert_eq!(local.take_heartbeat(&said(2500, 2), false), 2, "a dispatcher that restarted knows nothing");
         assert_eq!(local.take_heartbeat(&said(2500, 0), true), 3);

@@ -106,7 +106,7 @@ fn one_that_has_no_threads_rests_and_what_waits_there_goes_to_others() {
     world.consume(0);
     world.consume(0);
     world.flush();
-    assert_eq!(held(&world, LOCAL).len(), 0, "it is given nothing, whatever it has asked for");
+    assert_eq!(held(&world, LOCAL).len(), 0, "it is given nothing, although it has asked");
     threads(&mut world, 2);
     assert_eq!(world.state.list_jobs(world.now, None, "job 0")[0].local_threads, 2);
     world.check_replay();

@@ -47,7 +47,7 @@ impl World {
 }
 
 #[test]
-fn what_everybody_says_adds_up_in_run_order_with_the_users_lines() {
+fn the_costs_of_all_workers_add_up_in_run_order_with_the_users_lines() {
     let mut world = World::new();
     (0..2).for_each(|worker| world.hello(worker));
     world.create(job("one", "d"));

@@ -78,7 +78,7 @@ fn a_worker_hears_of_those_that_keep_rows_elsewhere_and_of_what_has_changed() {
     let places = [("a", None), ("", None), ("b", None), ("a", None), ("c", Some("t")), ("d", Some("t"))];
     let mut service = Service::of(&places, None);
     let all = [0, 1, 2, 3, 4, 5];
-    assert_eq!(service.told(&all), [vec![], vec![0], vec![0], vec![2], vec![], vec![4]], "those that were there");
+    assert_eq!(service.told(&all), [vec![], vec![0], vec![0], vec![2], vec![], vec![4]], "the workers that were there");
     service.beat();
     // In ring order from the requesting worker on. The second caches nothing, and may still request rows.
     assert_eq!(service.told(&all), [vec![2], vec![2, 3, 0], vec![3, 0], vec![2], vec![5], vec![4]]);
@@ -102,7 +102,7 @@ fn each_tenants_workers_have_a_key_of_their_own() {
     assert!(keys.iter().all(|key| key.len() == 16));
     assert!(keys[0] == keys[1] && keys[2] == keys[3]);
     assert!(keys[0] != keys[2] && keys[2] != keys[4] && keys[0] != keys[4]);
-    assert!(!service.told.contains_key(&5), "it keeps nothing, and there is nobody to ask");
+    assert!(!service.told.contains_key(&5), "it keeps nothing, and has no peer");
     assert!(Service::of(&places, None).told[&0].key.is_empty(), "without tokens");
 }
 

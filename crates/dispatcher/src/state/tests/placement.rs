@@ -57,7 +57,7 @@ fn leases_name_the_boundary_that_was_decided_and_a_local_worker_runs_all_ops() {
     let session = world.workers[0].session.expect("connected");
     world.input(Input::Want { session, splits: 1 });
     world.flush();
-    assert_eq!(held(&world, 0), [Some(1), Some(1), Some(3)], "those that are granted from then on");
+    assert_eq!(held(&world, 0), [Some(1), Some(1), Some(3)], "splits that are granted from then on");
     let job = shown(&world, "cut");
     assert!(job.cut.starts_with("consumers run no ops: 24 KiB a row travel"), "{}", job.cut);
     assert_eq!(job.decisions.last().map(|d| &d.cut), Some(&job.cut));

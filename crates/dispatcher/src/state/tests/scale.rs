@@ -34,7 +34,7 @@ fn what_is_wanted_follows_from_what_is_said_and_is_told_with_its_reason() {
     let mut world = World::new();
     assert_eq!(world.state.wanted(world.now).wanted, 0, "jobs of which nothing is known may come back any moment");
     world.pass(Timing::default().consumer_timeout, None);
-    assert_eq!(world.state.wanted(world.now).wanted, 1, "nobody reads");
+    assert_eq!(world.state.wanted(world.now).wanted, 1, "no consumer reads");
     world.hello(0);
     world.attach(ENDLESS, 0, 3);
     half_second(&mut world, &[ENDLESS], 1);
@@ -63,7 +63,7 @@ fn another_job_on_the_same_samples_begins_where_one_came_to_rest_and_nowhere_els
     assert_eq!(world.state.wanted(world.now).wanted, 3, "32 batches a second, of which a worker makes 12");
     let of = |world: &World, name| world.state.list_jobs(world.now, None, name).remove(0);
     world.create(JobRecord { name: "soon".to_owned(), ..record(TWIN_OF) });
-    assert_eq!(of(&world, "soon").workers, 0, "whether three are right nobody knows");
+    assert_eq!(of(&world, "soon").workers, 0, "three may be wrong for it");
     [1, 2].into_iter().for_each(|worker| world.hello(worker));
     (0..40).for_each(|_| half_second_of(&mut world, &[ENDLESS], 3, 31));
     world.add_twin();

@@ -229,8 +229,8 @@ mod tests {
         std::thread::scope(|scope| {
             let store = &store;
             scope.spawn(move || {
-                says.send(None).expect("somebody listens");
-                says.send(Some(store.put(b"bytes"))).expect("somebody listens");
+                says.send(None).expect("the test receives");
+                says.send(Some(store.put(b"bytes"))).expect("the test receives");
             });
             assert_eq!(said.recv(), Ok(None), "it hands it in");
             assert_eq!(said.recv_timeout(NOTHING_SAID), Err(RecvTimeoutError::Timeout), "it is on its way out");

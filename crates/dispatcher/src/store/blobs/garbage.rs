@@ -139,9 +139,9 @@ pub(in crate::store) mod tests {
         std::thread::scope(|scope| {
             let garbage = &garbage;
             scope.spawn(move || {
-                says.send("wants it").expect("somebody listens");
+                says.send("wants it").expect("the test receives");
                 garbage.touch(&key("1"));
-                says.send("has it").expect("somebody listens");
+                says.send("has it").expect("the test receives");
             });
             garbage.touch(&key("2"));
             drop(garbage.pin(vec![key("1")]));
@@ -163,6 +163,6 @@ pub(in crate::store) mod tests {
         assert_eq!(find_due(&garbage, &["2", "3"], 1801), [key("1")]);
         drop(garbage.pin(Vec::new()));
         garbage.pin(Vec::new());
-        assert_eq!(garbage.lock().pins.len(), 1, "those that ended are forgotten");
+        assert_eq!(garbage.lock().pins.len(), 1, "pins that ended are forgotten");
     }
 }

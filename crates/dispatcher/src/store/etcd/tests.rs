@@ -105,7 +105,7 @@ impl World {
     /// Waits until this dispatcher leads.
     pub(super) async fn elect(&self, candidate: &Candidate) -> Result<Arc<Term>> {
         let term = tokio::time::timeout(PATIENCE, candidate.campaign(|_| {})).await;
-        term.map_err(|_| Error::internal("nobody was elected"))
+        term.map_err(|_| Error::internal("no dispatcher was elected"))
     }
 
     pub(super) async fn open(&self, term: &Arc<Term>) -> Result<EtcdLedger> {

@@ -6,6 +6,7 @@
 //! | `rule` | how many rows a batch may have, and how long its rows are |
 //! | `key` | the keys of rows |
 //! | `pieces` | the rows in memory |
+//! | `rows_of_keys` | the number of rows of each key that have left, in positions |
 //! | `waiting` | the keys of rows that wait, which are bounded |
 //! | `batch` | a batch of the rows of a bucket |
 //!
@@ -24,6 +25,7 @@
 mod batch;
 mod key;
 mod pieces;
+mod rows_of_keys;
 mod rule;
 mod waiting;
 
@@ -36,6 +38,7 @@ use forebay_plan::{Sharding, Step};
 pub(crate) use key::check_keys;
 pub use key::{Key, KeyPart};
 use pieces::{Pieces, Row};
+pub use rows_of_keys::RowsOfKeys;
 use rule::Rule;
 use waiting::WaitingKeys;
 
@@ -78,6 +81,10 @@ pub(crate) struct Bucketer {
     keys: Vec<Key>,
     unused: Vec<usize>,
     waiting: WaitingKeys,
+    /// For each key, `left` and `passed` of its bucket together.
+    delivered: RowsOfKeys,
+    /// The sum of `passed` of all buckets.
+    behind: u64,
     /// In the order in which they were closed.
     closed: VecDeque<Closed>,
     /// The memory, and its budget, of padded rows.
@@ -102,6 +109,8 @@ impl Bucketer {
             keys: Vec::new(),
             unused: Vec::new(),
             waiting: WaitingKeys::default(),
+            delivered: RowsOfKeys::default(),
+            behind: 0,
             closed: VecDeque::new(),
             memory: Memory::default(),
         };
@@ -111,12 +120,14 @@ impl Bucketer {
                 bucketer.buckets.iter_mut().zip(&from.bucketed).for_each(|(bucket, passed)| bucket.passed = *passed);
             }
             Rule::Key(_) => {
-                for (key, passed) in &from.keyed {
+                for (key, passed) in from.keyed.iter() {
                     let bucket = bucketer.bucket_of(key.clone());
-                    bucketer.buckets[bucket].passed = *passed;
+                    bucketer.buckets[bucket].passed = passed;
                 }
+                bucketer.delivered = from.keyed.clone();
             }
         }
+        bucketer.behind = bucketer.buckets.iter().map(|bucket| bucket.passed).sum();
         Ok(bucketer)
     }
 
@@ -127,7 +138,7 @@ impl Bucketer {
 
     /// Says whether rows that the saved run had delivered are still to come.
     pub(crate) fn is_behind(&self) -> bool {
-        self.buckets.iter().any(|bucket| bucket.passed > 0)
+        self.behind > 0
     }
 
     /// Adds the rows that begin at `start`.
@@ -158,12 +169,10 @@ impl Bucketer {
     /// Returns the position from which a stream resumes; `next` is the position behind all rows.
     pub(crate) fn start(&self, next: impl FnOnce() -> Position) -> Position {
         let at = self.pieces.start().unwrap_or_else(next);
-        let left = |bucket: &Bucket| bucket.left + bucket.passed;
         if matches!(self.rule, Rule::Key(_)) {
-            let keyed = self.keys.iter().zip(&self.buckets).filter(|(_, bucket)| left(bucket) > 0);
-            return Position { keyed: keyed.map(|(key, bucket)| (key.clone(), left(bucket))).collect(), ..at };
+            return Position { keyed: self.delivered.clone(), ..at };
         }
-        let mut bucketed: Vec<u64> = self.buckets.iter().map(left).collect();
+        let mut bucketed: Vec<u64> = self.buckets.iter().map(|bucket| bucket.left + bucket.passed).collect();
         if bucketed.iter().all(|left| *left == 0) {
             bucketed.clear();
         }
@@ -205,6 +214,7 @@ impl Bucketer {
         self.numbers.clear();
         self.keys.clear();
         self.unused.clear();
+        (self.delivered, self.behind) = (RowsOfKeys::default(), 0);
     }
 
     /// Returns the bucket of a key.
@@ -242,6 +252,7 @@ impl Bucketer {
         let own = &mut self.buckets[bucket];
         if own.passed > 0 {
             (own.passed, own.left) = (own.passed - 1, own.left + 1);
+            self.behind -= 1;
             if counts_keys {
                 self.waiting.count(row, bucket, false, false);
             }
@@ -308,6 +319,9 @@ impl Bucketer {
     /// Lets rows leave their bucket.
     fn leave(&mut self, bucket: usize, rows: &[Row]) -> Result<()> {
         self.buckets[bucket].left += rows.len() as u64;
+        if let Some(key) = self.keys.get(bucket) {
+            self.delivered.add(key, rows.len() as u64);
+        }
         let mut pieces: Vec<u64> = rows.iter().map(|row| row.0).collect();
         for number in &pieces {
             self.pieces.get_mut(*number).into_iter().for_each(|piece| piece.held -= 1);
@@ -326,9 +340,12 @@ impl Bucketer {
                     return;
                 }
                 own.left -= 1;
-                if own.left == 0 && own.held.is_empty() && own.passed == 0 && !self.keys.is_empty() {
-                    self.numbers.remove(&self.keys[bucket]);
-                    self.unused.push(bucket);
+                if let Some(key) = self.keys.get(bucket) {
+                    self.delivered.take_one(key);
+                    if own.left == 0 && own.held.is_empty() && own.passed == 0 {
+                        self.numbers.remove(key);
+                        self.unused.push(bucket);
+                    }
                 }
             }
             if !self.pieces.drop_first() {

@@ -147,7 +147,13 @@ fn fit<'a>(field: &Field, value: Value<'a>) -> Result<Option<Cell<'a>>> {
         _ => count == 1,
     };
     if field.kind.dtype() != Some(dtype) || !shape_is_right {
-        return Err(wrong(field, &format!("a list of {count} {dtype}")));
+        let e = wrong(field, &format!("a list of {count} {dtype}"));
+        return Err(match field.kind {
+            Kind::Scalar { dtype: own } if own == dtype => {
+                e.hint(format!("features={{{:?}: ({:?}, [None])}} reads lists", field.name, own.name()))
+            }
+            _ => e,
+        });
     }
     flat(bytes)
 }

@@ -1,8 +1,9 @@
 //! JSON documents whose rows are the objects of one array: the document itself, or a member of it.
 //!
 //! A frame is a value of the array with the comma behind it. Only strings, brackets and commas are told apart here: the
-//! reader of a row checks that it is JSON. What is behind the array is not read. Bounds: a row has at most
-//! [`limits::record_bytes_max`] bytes, and everything else is scanned in windows of [`WINDOW`] bytes.
+//! reader of a row checks that it is JSON. Behind the array of a member nothing is read; behind an array that is the
+//! document there may be only whitespace. Bounds: a row has at most [`limits::record_bytes_max`] bytes, and everything
+//! else is scanned in windows of [`WINDOW`] bytes.
 
 use std::sync::atomic::AtomicBool;
 
@@ -56,15 +57,22 @@ impl Scanner {
 }
 
 /// Returns where the first row begins, or the end of an array without rows. `field` names the member that is the array,
-/// and the members around it, with dots between them.
+/// and the members around it, with dots between them. A name may have dots of its own.
 ///
 /// # Errors
 /// Data, for all of the file, when it has no such array.
 pub(crate) fn begin(forward: &mut Forward, field: Option<&str>) -> Result<u64> {
     let start = lines::begin(forward)?;
-    let mut at = start;
-    for name in field.iter().flat_map(|field| field.split('.')) {
-        let found = member(forward, at, u64::MAX, &mut |key, _| key == name)?;
+    let (mut at, mut path) = (start, field);
+    while let Some(wanted) = path.take() {
+        let found = member(forward, at, u64::MAX, &mut |key, first| match wanted.strip_prefix(key) {
+            Some("") => true,
+            Some(below) if first == b'{' && below.starts_with('.') => {
+                path = below.get(1..);
+                true
+            }
+            _ => false,
+        })?;
         at = match found {
             Some(found) => found,
             None => {
@@ -87,16 +95,20 @@ pub(crate) fn begin(forward: &mut Forward, field: Option<&str>) -> Result<u64> {
 }
 
 /// Returns the length of the row at `offset`, with its comma, or `None` at the end of the array. `row` is its number, if
-/// that is known.
+/// that is known. `is_document`: the array is the document, so that the file ends behind it.
 ///
 /// # Errors
-/// Data when the file ends within the array; Exhausted for a row that is too long.
-pub(crate) fn next(forward: &mut Forward, offset: u64, row: Option<u64>) -> Result<Option<u64>> {
+/// Data when the file ends within the array, or goes on behind an array that is the document; Exhausted for a row that is
+/// too long.
+pub(crate) fn next(forward: &mut Forward, offset: u64, row: Option<u64>, is_document: bool) -> Result<Option<u64>> {
     let numbered = |e: Error| row.into_iter().fold(e, |e, row| e.with("record", row));
     let (mut scanner, mut seen, mut window) = (Scanner::default(), 0, 256);
     loop {
         let bytes = forward.at(offset, window)?;
         if bytes.first() == Some(&b']') {
+            if is_document && let Some((behind, _)) = solid(forward, offset + 1)? {
+                return Err(broken(forward, behind, "the file goes on behind the array"));
+            }
             return Ok(None);
         }
         let end = scanner.feed(&bytes[seen..]).map(|end| (seen + end, bytes[seen + end]));
@@ -118,9 +130,9 @@ pub(crate) fn next(forward: &mut Forward, offset: u64, row: Option<u64>) -> Resu
 ///
 /// # Errors
 /// As [`next`]; Internal when `stop` is set.
-pub(crate) fn starts(forward: &mut Forward, mut at: u64, stop: &AtomicBool) -> Result<Vec<u64>> {
+pub(crate) fn starts(forward: &mut Forward, mut at: u64, is_document: bool, stop: &AtomicBool) -> Result<Vec<u64>> {
     let mut starts = vec![at];
-    while let Some(len) = next(forward, at, Some(starts.len() as u64 - 1))? {
+    while let Some(len) = next(forward, at, Some(starts.len() as u64 - 1), is_document)? {
         at += len;
         starts.push(at);
         if starts.len() % CHECK_EVERY == 0 {

@@ -81,7 +81,7 @@ impl Parser {
             column.push_missing().map_err(|_| {
                 let name = &column.field.name;
                 Error::data(format!("{what} has no field {name:?}")).hint(format!(
-                    "without schema=, fields are those of the first 100 lines; say that it may be missing: \
+                    "without schema=, fields are those of the first 100 objects; say that it may be missing: \
                      schema={{{name:?}: \"{}?\", ...}}",
                     column.field.kind.dtype().map_or("string", DType::name),
                 ))
@@ -130,7 +130,7 @@ fn refused(field: &Field, value: Value<'_>) -> Error {
     } else {
         let better = if value.is_number() && !value.is_whole() { "float64" } else { "string" };
         Error::data(format!("field {name:?} should be {kind}")).hint(format!(
-            "without schema=, fields and types are those of the first 100 lines; say what it is: \
+            "without schema=, fields and types are those of the first 100 objects; say what it is: \
              schema={{{name:?}: \"{better}\", ...}}"
         ))
     };

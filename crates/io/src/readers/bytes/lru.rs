@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_goes_first_and_the_newest_stays_whatever_it_weighs() {
+    fn the_oldest_goes_first_and_the_newest_stays_at_any_weight() {
         let mut lru = Lru::new(10);
         (0..3).for_each(|k| lru.put(k, 4, k));
         assert_eq!([0, 1, 2].map(|k| lru.get(k)), [None, Some(1), Some(2)]);

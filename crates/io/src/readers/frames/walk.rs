@@ -35,7 +35,7 @@ impl Walk {
                 let len = lines::next(&mut self.forward, self.at, row)?;
                 self.unless_blank(len, row, lines::is_blank)?
             }
-            Format::Json { .. } => document::next(&mut self.forward, self.at, row)?,
+            Format::Json { field, .. } => document::next(&mut self.forward, self.at, row, field.is_none())?,
             Format::Csv(csv) => {
                 let len = csv.dialect.next(&mut self.forward, self.at, row)?;
                 self.unless_blank(len, row, csv::is_blank)?

@@ -292,8 +292,9 @@ pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> 
             Hub::connect(&address.1, &connector).map(|hub| Some((Arc::new(hub) as Arc<dyn ObjectStore>, None, None)))
         }
     };
-    let (inner, blocks, levels) =
-        connected.map_err(|e| refusal::refused(uri, &e))?.ok_or_else(|| wrong(&"there is no such kind of store"))?;
+    let (inner, blocks, levels) = connected
+        .map_err(|e| refusal::unusable(uri, &address.1, &e))?
+        .ok_or_else(|| wrong(&"there is no such kind of store"))?;
     let is_unsigned = scheme.is_some_and(|scheme| refusal::are_missing(&scheme, &address.1));
     let store = Arc::new(Store { inner, policy, budget, is_unsigned, blocks, levels });
     stores.insert(address, store.clone());

@@ -34,9 +34,9 @@ pub(super) fn complete(settings: &mut BTreeMap<String, String>) -> Result<()> {
     let named = own.or(given);
     let name = named.as_deref().unwrap_or("default");
     let files = [file("AWS_CONFIG_FILE", "config"), file("AWS_SHARED_CREDENTIALS_FILE", "credentials")];
-    let of_config = if name == "default" { name.to_owned() } else { format!("profile {name}") };
     let [config, credentials] = files.each_ref().map(|path| path.as_deref().and_then(read).unwrap_or_default());
-    let found = [section(&config, &of_config), section(&credentials, name)];
+    let plain = || section(&config, name).filter(|_| name == "default");
+    let found = [section(&config, &format!("profile {name}")).or_else(plain), section(&credentials, name)];
     if named.is_some() && found.iter().all(Option::is_none) {
         let at = files.iter().flatten().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ");
         return Err(Error::new(ErrorKind::NotFound, format!("there is no AWS profile {name:?}"))

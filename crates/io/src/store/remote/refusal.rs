@@ -64,6 +64,19 @@ pub(super) fn no_credentials(uri: &str, seen: &Error) -> Error {
     .hint(hint(uri))
 }
 
+/// The least bytes of a secret that is taken out of a message. Shorter ones are parts of words.
+const SECRET_BYTES_MIN: usize = 8;
+
+/// Returns the error for settings of which no store can be made. It shows no credential.
+pub(super) fn unusable(uri: &str, settings: &[(String, String)], e: &object_store::Error) -> Error {
+    if uri.starts_with("http") || uri.starts_with("hf") {
+        return refused(uri, e);
+    }
+    let secrets = settings.iter().filter(|(name, value)| is_secret(name) && value.len() >= SECRET_BYTES_MIN);
+    let said = secrets.fold(e.to_string(), |said, (_, value)| said.replace(value, "…"));
+    Error::invalid(format!("the settings of this store cannot be used: {said}")).with("file", uri).hint(hint(uri))
+}
+
 /// Returns the error for an answer that a retry would not change.
 pub(in crate::store) fn refused(uri: &str, e: &object_store::Error) -> Error {
     use object_store::Error as Store;

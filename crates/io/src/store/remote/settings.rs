@@ -47,7 +47,7 @@ pub(super) fn is_secret(name: &str) -> bool {
 /// Returns the settings of the store of `uri`.
 ///
 /// # Errors
-/// Invalid when `FOREBAY_STORES` or the profile that is named cannot be used.
+/// Invalid when `FOREBAY_STORES`, the profile that is named or the endpoint cannot be used.
 pub(super) fn settings(url: &Url, uri: &str) -> Result<Settings> {
     let prefix = match url.scheme() {
         "s3" | "s3a" | "r2" => "AWS_",
@@ -77,6 +77,13 @@ pub(super) fn settings(url: &Url, uri: &str) -> Result<Settings> {
             ));
         }
     }
+    for (name, value) in settings.iter().filter(|(name, _)| is_endpoint(name)) {
+        if !is_server(value) {
+            return Err(Error::invalid(format!("the setting {name} is no address of a server"))
+                .with("file", uri)
+                .hint("write https://HOST, or http://HOST:PORT"));
+        }
+    }
     let mut settings: Settings = settings.into_iter().collect();
     // A user who names a server without TLS wants that, as in the store's own tools.
     if settings.iter().any(|(k, v)| k.contains("endpoint") && v.starts_with("http://")) {
@@ -88,6 +95,10 @@ pub(super) fn settings(url: &Url, uri: &str) -> Result<Settings> {
 /// Says whether a setting is the address of the store itself.
 pub(super) fn is_endpoint(name: &str) -> bool {
     matches!(name.strip_prefix("aws_").unwrap_or(name), "endpoint" | "endpoint_url" | "endpoint_url_s3")
+}
+
+fn is_server(address: &str) -> bool {
+    Url::parse(address).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
 /// Puts the settings of an address in place of those of the environment. Credentials are a whole: with one that the
@@ -109,8 +120,9 @@ fn override_with(settings: &mut BTreeMap<String, String>, own: BTreeMap<String, 
 /// Returns the settings of the longest address that `uri` is at or below.
 fn of_address(uri: &str, scheme: &str) -> Result<Option<BTreeMap<String, String>>> {
     let Some(text) = std::env::var(BY_ADDRESS).ok().filter(|text| !text.trim().is_empty()) else { return Ok(None) };
+    let unusable = |what: String| Error::invalid(format!("{BY_ADDRESS} cannot be used: {what}"));
     let wrong = |what: String| {
-        Error::invalid(format!("{BY_ADDRESS} cannot be used: {what}")).hint(
+        unusable(what).hint(
             "it is the path of a file, or JSON: {\"s3://bucket\": {\"endpoint_url\": \"https://...\", \"profile\": \"...\"}}",
         )
     };
@@ -118,6 +130,8 @@ fn of_address(uri: &str, scheme: &str) -> Result<Option<BTreeMap<String, String>
     let at = |e: &serde_json::Error| wrong(format!("it is not JSON at line {} column {}", e.line(), e.column()));
     let text = match text.trim_start().starts_with('{') {
         true => text,
+        // JSON in quotes, as in a file of variables, has secrets, too: only a text that can be no JSON is told.
+        false if text.contains(['{', '"']) => return Err(wrong("it is JSON in quotes, or in a list".to_owned())),
         false => std::fs::read_to_string(&text).map_err(|e| wrong(format!("{text}: {e}")))?,
     };
     let all: BTreeMap<String, Value> = serde_json::from_str(&text).map_err(|e| at(&e))?;
@@ -141,7 +155,7 @@ fn of_address(uri: &str, scheme: &str) -> Result<Option<BTreeMap<String, String>
         };
         let name = name.to_ascii_lowercase();
         if !is_known(scheme, &name) {
-            return Err(wrong(format!("{address:?} has no setting {name:?}")).hint(NAMES));
+            return Err(unusable(format!("{address:?} has no setting {name:?}")).hint(NAMES));
         }
         settings.insert(name, value);
     }

@@ -347,7 +347,7 @@ impl<'a> PartFinder<'a> {
 }
 
 impl RowFinder<'_> {
-    /// Replaces places by their source rows, and their epochs by those that key the randomness of the rows.
+    /// Replaces places by their source rows, and their epochs by the epochs that key the randomness of the rows.
     pub(crate) fn map(&mut self, places: &mut [u64], epochs: &mut [u64]) {
         if matches!(self.of.how, Places::Zip | Places::Window { .. }) {
             return;

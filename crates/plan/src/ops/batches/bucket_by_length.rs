@@ -191,7 +191,7 @@ impl Bucket {
         }
         if !sizes.is_empty() && sizes.len() != boundaries.len() + 1 {
             let what = format!("{} batch_sizes for {} boundaries", sizes.len(), boundaries.len());
-            return wrong(what, "give one more: the last bucket holds whatever is longer");
+            return wrong(what, "give one more: the last bucket holds all longer rows");
         }
         if sizes.iter().any(|size| !(1..=ROWS_MAX).contains(size)) {
             return wrong(format!("batch_sizes={sizes:?}"), "a batch has at least 1 row");

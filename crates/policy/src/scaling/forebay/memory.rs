@@ -79,7 +79,7 @@ impl Memory {
         }
     }
 
-    /// Returns the spare cores, with those that the reader's process used for batches from workers: both could be given
+    /// Returns the spare cores, with the cores that the reader's process used for batches from workers: both could be given
     /// back.
     pub(super) fn room(&self, count: usize) -> f64 {
         self.median(count, |w| w.figures.spare + w.host.as_ref().map_or(0.0, |host| host.finishes))
@@ -90,8 +90,8 @@ impl Memory {
         self.median(count, |w| (w.figures.delivered - w.host.as_ref().map_or(0.0, |host| host.here)).max(0.0))
     }
 
-    /// Returns the batches a second of workers: those that came from them or, if that is far more, those that they
-    /// made. One worker makes each split, so a reader may wait for one while others make the splits behind it.
+    /// Returns the batches a second of workers: the batches that came from them or, if these are far more, the batches
+    /// that they made. One worker makes each split, so a reader may wait for one while others make the splits behind it.
     pub(super) fn brought(&self, count: usize) -> f64 {
         let (made, remote) = (self.made(count), self.remote(count));
         if made > AHEAD * remote { made } else { remote }

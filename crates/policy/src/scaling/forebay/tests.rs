@@ -181,7 +181,7 @@ fn what_is_made_ahead_of_what_is_next_is_made_all_the_same() {
 
 #[test]
 fn workers_that_do_not_help_are_given_back() {
-    // Storage delivers 12 batches a second, whatever the number of workers: as many as three workers make.
+    // Storage delivers 12 batches a second to any number of workers: as many as three workers make.
     let held_up = |n: u32| {
         let delivered = 12.0f64.min(f64::from(n) * 4.0);
         Observation { delivered, made: Some(delivered), waited: 1.0 - delivered / 32.0, ..observation(n, 32.0, 0.25) }

@@ -350,6 +350,6 @@ mod tests {
             }
         };
         let kept = tokio::time::timeout(GREETING_MAX - Duration::from_secs(1), served).await;
-        assert!(kept.is_ok(), "it waited for those that are silent");
+        assert!(kept.is_ok(), "it waited for silent connections");
     }
 }

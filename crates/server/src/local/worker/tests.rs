@@ -120,7 +120,7 @@ fn what_is_wanted_is_used_as_far_as_the_machine_can_spare_it() -> Result<()> {
     assert_eq!(pids(&heard).len(), 1);
     drop(local);
     until("it is told to end", || lines(&heard).len() == 4);
-    until("nobody asks for threads any more", || slot.spare().is_none());
+    until("the slot has no spare threads", || slot.spare().is_none());
     Ok(())
 }
 

@@ -39,7 +39,7 @@ impl World<'_> {
     /// Checks the boundary of a lease: one of its pipeline, or the end for a local worker.
     pub(super) fn check_cut(&mut self, worker: usize, lease: &Lease) {
         let Some(job) = self.dispatcher.cuts.jobs.get(&lease.job).map(|job| self.jobs[*job].clone()) else {
-            return self.fail("cut", format!("{lease:?} is of a job that nobody has opened"));
+            return self.fail("cut", format!("{lease:?} is of a job that no consumer has opened"));
         };
         let (is_local, is_cut) = (self.scenario.workers[worker].local, job.places() > 1);
         let is_right = match lease.ops {

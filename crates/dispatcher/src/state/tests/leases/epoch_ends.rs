@@ -39,7 +39,7 @@ fn each_question_is_answered_once_when_all_have_more() {
     says(&mut world, 1, 0, 9, false, 0);
     assert_eq!((told(&mut world, 0), told(&mut world, 1)), (vec![(0, 4, false, 0)], vec![(0, 4, false, 0)]));
     says(&mut world, 1, 0, 12, false, 4);
-    assert!(told(&mut world, 1).is_empty(), "nobody has more than it knows");
+    assert!(told(&mut world, 1).is_empty(), "no other consumer has more than it knows");
     says(&mut world, 0, 0, 6, false, 4);
     assert_eq!((told(&mut world, 0), told(&mut world, 1)), (vec![(0, 6, false, 0)], vec![(0, 6, false, 0)]));
     // Without a question there is no answer.

@@ -70,7 +70,7 @@ fn a_job_that_is_held_up_is_given_what_keeps_a_thread_busy() {
 }
 
 #[test]
-fn whatever_hangs_of_one_tenant_others_are_given_leases() {
+fn splits_of_one_tenant_that_hang_take_no_leases_from_others() {
     let mut world = World::with(true);
     world.hello(0);
     let mut held_up = Vec::new();

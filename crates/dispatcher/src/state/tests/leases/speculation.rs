@@ -35,7 +35,7 @@ fn a_late_split_gets_one_backup_and_only_at_a_worker_with_room() {
     want(&mut world, 0, 4);
     assert_eq!(holders(&world, key), (vec![1; 4], vec![]));
     world.pass(Duration::from_secs(3), None);
-    assert_eq!(holders(&world, key), (vec![1; 4], vec![]), "nobody has room");
+    assert_eq!(holders(&world, key), (vec![1; 4], vec![]), "no worker has room");
     // The first split gets a backup. The splits behind it go to a worker with room, except one that a thread may have
     // begun.
     want(&mut world, 1, 2);

@@ -26,7 +26,7 @@ fn what_is_another_tenants_is_answered_as_what_does_not_exist() {
     };
     assert_eq!((names(Some("a")).len(), names(Some("c")).len(), names(None).len()), (2, 0, 4));
     let missing = world.state.cancel(world.now, "b", "job 1", &mut out).expect_err("another's");
-    let unknown = world.state.cancel(world.now, "b", "job 9", &mut out).expect_err("nobody's");
+    let unknown = world.state.cancel(world.now, "b", "job 9", &mut out).expect_err("no such job");
     assert_eq!(missing.to_json().replace("job 1", "job 9"), unknown.to_json());
     let same = JobRecord { tenant: "b".to_owned(), ..record(0) };
     assert!(

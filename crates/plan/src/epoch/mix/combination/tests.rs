@@ -149,7 +149,7 @@ fn windows_are_counted_and_few_are_computed_at_once() {
         assert!(combined(wrong, &[range(3, &[])]).is_err());
     }
     assert!(combined(window(2, 1, true), &[range(3, &[]), range(3, &[])]).is_err(), "two datasets");
-    assert!(combined(window(2, 1, true), &[range(3, &[Op::SHUFFLE])]).is_err(), "no one order");
+    assert!(combined(window(2, 1, true), &[range(3, &[Op::SHUFFLE])]).is_err(), "the order is not fixed");
 }
 
 #[test]

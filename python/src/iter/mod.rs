@@ -1,20 +1,19 @@
 //! The iterator under every Python iterator: it waits without the GIL, ends at once on Ctrl-C, and has a position.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+mod iteration;
+mod trace;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::{Duration, Instant};
 
 use arrow_buffer::Buffer;
-use forebay_client::ServiceStream;
-use forebay_core::{ConsumerIndex, Error, ErrorKind, Fault, Result, tracer};
+use forebay_core::{ConsumerIndex, Error, ErrorKind, Fault};
 use forebay_data::{Chunk, DType};
 use forebay_exec::table::sorted_rows;
-use forebay_exec::{
-    Delivery, LocalIteration, Merge, MixedStream, Position, SavedSkip, SavedState, SkippedSample, Span,
-};
+use forebay_exec::{Position, SavedSkip, SavedState, SkippedSample, Span};
 use forebay_plan::EpochPlan;
-use forebay_server::LocalWorker;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -25,80 +24,14 @@ use crate::errors::{detached, interruptible, raise};
 use crate::functions::runner::Runner;
 use crate::functions::{closed, lock};
 use crate::saving::SavedWriter;
-use crate::sources::indexing::Listing;
+
+pub(crate) use iteration::Iteration;
+use trace::StreamTrace;
 
 /// How long `close` waits for threads that are in a user's code.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
 /// How long it waits if the user waits for an error, or for the end of the program.
 const LEAVE_WAIT: Duration = Duration::from_millis(200);
-
-/// The source of deliveries.
-pub(crate) enum Iteration {
-    /// With the listing of its files.
-    Local(Box<LocalIteration>, Listing),
-    /// With its local worker, if there is one.
-    Service(Box<ServiceStream>, Option<LocalWorker>),
-    /// A mix whose datasets are jobs of a service.
-    Mix(Box<MixedStream>),
-}
-
-impl Iteration {
-    fn next(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
-        match self {
-            Iteration::Local(stream, listing) => stream.next(poll).inspect_err(|_| listing.forget()),
-            Iteration::Service(stream, local) => {
-                let next = stream.next(poll);
-                if !matches!(next, Ok(Some(_))) {
-                    *local = None;
-                }
-                next
-            }
-            Iteration::Mix(stream) => stream.next(poll),
-        }
-    }
-
-    /// Returns the costs of ops in this process, and the cache's figures; a service's workers report their own.
-    fn stats(&self) -> String {
-        match self {
-            Iteration::Local(stream, _) => stream.stats(),
-            Iteration::Service(stream, _) => stream.stats(),
-            Iteration::Mix(stream) => stream.stats(),
-        }
-    }
-
-    /// Returns its number in traces.
-    fn stream(&self) -> u64 {
-        match self {
-            Iteration::Local(stream, _) => stream.stream(),
-            Iteration::Service(stream, _) => stream.stream(),
-            Iteration::Mix(stream) => stream.stream(),
-        }
-    }
-
-    /// Returns the position of an ended stream, if that is not the end of its last delivery.
-    fn end_position(&self) -> Option<Position> {
-        match self {
-            Iteration::Local(..) | Iteration::Mix(_) => None,
-            Iteration::Service(stream, _) => stream.end_position(),
-        }
-    }
-
-    /// Returns the warning for the user, once.
-    fn news(&self) -> Option<Error> {
-        match self {
-            Iteration::Service(_, Some(local)) => local.news(),
-            _ => None,
-        }
-    }
-
-    fn take_losses(&mut self) -> Vec<SkippedSample> {
-        match self {
-            Iteration::Local(stream, _) => stream.take_skipped(),
-            Iteration::Service(stream, _) => stream.take_losses(),
-            Iteration::Mix(stream) => stream.take_skipped(),
-        }
-    }
-}
 
 /// A skipped sample, for Python: epoch, split, number and repetition of the sample, the exception, the record.
 type LostRow<'py> = (u64, u64, u64, u64, Bound<'py, PyAny>, Option<Bound<'py, PyBytes>>);
@@ -119,43 +52,7 @@ struct Inner {
     /// A second `close` waits for the first, and then leaves the interpreter alone: it may be ending.
     end: Once,
     runner: Runner,
-    traced: Traced,
-}
-
-/// The waits of an iterator, for a trace: times by the tracer's clock, or 0 if none was recorded.
-struct Traced {
-    /// The number of the stream.
-    stream: u64,
-    /// When the last delivery was requested, and when it came.
-    asked: AtomicU64,
-    got: AtomicU64,
-}
-
-impl Traced {
-    /// Notes that a delivery is requested: training since the last one ends.
-    fn ask(&self) {
-        let now = if tracer().is_on() { tracer().now() } else { 0 };
-        self.asked.store(now, Ordering::Relaxed);
-        self.ended("train", self.got.swap(0, Ordering::Relaxed), now);
-    }
-
-    /// Notes that a delivery has come.
-    fn got(&self) {
-        let asked = self.asked.load(Ordering::Relaxed);
-        if asked > 0 {
-            let now = tracer().now();
-            self.ended("wait", asked, now);
-            self.got.store(now, Ordering::Relaxed);
-        }
-    }
-
-    fn ended(&self, name: &str, start: u64, end: u64) {
-        if start > 0 && end > 0 {
-            let (name, process, track) = (name.into(), "".into(), Merge::track(self.stream));
-            let nanos = end.saturating_sub(start);
-            tracer().add([forebay_core::Span { name, process, track, start, nanos, chunk: None }]);
-        }
-    }
+    trace: StreamTrace,
 }
 
 /// Iterators that may have threads when the interpreter ends.
@@ -178,7 +75,7 @@ impl NativeIterator {
         uncertain: Vec<SavedSkip>,
         runner: Runner,
     ) -> Self {
-        let traced = Traced { stream: iteration.stream(), asked: AtomicU64::new(0), got: AtomicU64::new(0) };
+        let trace = StreamTrace::of(iteration.stream());
         let inner = Arc::new(Inner {
             iteration: Mutex::new(Some(iteration)),
             at: Mutex::new(Span::at(from)),
@@ -189,7 +86,7 @@ impl NativeIterator {
             process: std::process::id(),
             end: Once::new(),
             runner,
-            traced,
+            trace,
         });
         let mut live = lock(&LIVE);
         live.retain(|i| i.strong_count() > 0);
@@ -273,7 +170,7 @@ impl NativeIterator {
     /// Returns the number of the stream in traces, and when the last delivery was requested, by the clock of spans.
     #[getter]
     fn traced(&self) -> (u64, u64) {
-        (self.inner.traced.stream, self.inner.traced.asked.load(Ordering::Relaxed))
+        (self.inner.trace.stream, self.inner.trace.asked())
     }
 
     /// Returns the epoch of the last delivery.
@@ -296,7 +193,7 @@ impl NativeIterator {
     fn deliver(&self, py: Python<'_>) -> PyResult<Option<(bool, Chunk)>> {
         let inner = &self.inner;
         let mut news = None;
-        inner.traced.ask();
+        inner.trace.ask();
         let delivery = interruptible(py, |poll| {
             // Locked without the GIL: the thread that holds it may be waiting for the GIL.
             let mut iteration = lock(&inner.iteration);
@@ -315,7 +212,7 @@ impl NativeIterator {
             *lock(&inner.at) = delivery.span();
             Ok(Some((delivery.batched, delivery.chunk)))
         });
-        inner.traced.got();
+        inner.trace.got();
         if matches!(delivery, Ok(None)) {
             inner.runner.rest();
         }
