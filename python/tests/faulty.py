@@ -5,6 +5,7 @@ It forwards each request whole before it corrupts the answer, so that a fault is
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 import struct
@@ -175,12 +176,12 @@ class FaultProxy:
     def _answer(self, client: socket.socket, line: str, headers: dict[str, str], body: bytes) -> bool:
         """Forwards a request; returns whether the connection lives."""
         method, path, _ = line.split(" ")
-        upstream = http.client.HTTPConnection(self._host)
-        upstream.request(method, path, body or None, headers)
-        response = upstream.getresponse()
-        kept = {k.lower(): v for k, v in response.getheaders() if k.lower() not in ("connection", "transfer-encoding")}
-        answer = Answer(response.status, kept, response.read())
-        upstream.close()
+        with contextlib.closing(http.client.HTTPConnection(self._host)) as upstream:
+            upstream.request(method, path, body or None, headers)
+            response = upstream.getresponse()
+            heads = response.getheaders()
+            kept = {k.lower(): v for k, v in heads if k.lower() not in ("connection", "transfer-encoding")}
+            answer = Answer(response.status, kept, response.read())
         kept.setdefault("content-length", str(len(answer.body)))
         with self._lock:
             self.requests += 1

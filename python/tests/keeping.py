@@ -125,6 +125,6 @@ def blocks(folder: Path) -> list[Path]:
 def said(*arguments: object) -> Any:
     """Returns the JSON output of `forebay cache`."""
     command = [sys.executable, "-m", "forebay", "cache", *map(str, arguments), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

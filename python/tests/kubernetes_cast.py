@@ -65,7 +65,7 @@ class Fluid:
     def close(self) -> None:
         self._ends.set()
         if self._thread.is_alive():
-            self._thread.join(20)
+            self._thread.join(90)
 
     def _run(self) -> None:
         while not self._ends.is_set():

@@ -25,7 +25,7 @@ from forebay._src.selftest.relay import free_port
 
 Json = dict[str, Any]
 #: The seconds after which a condition must be true.
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 120.0
 #: The seconds that the API server may take to start on a busy machine.
 START_SECONDS = 180.0
 CONTROLLERS = (
@@ -165,7 +165,7 @@ class Cluster:
         data = None if body is None else json.dumps(body).encode()
         asked = urllib.request.Request(self.url + path, data, headers, method=verb)
         try:
-            with self.open(asked, timeout=20) as answer:
+            with self.open(asked, timeout=90) as answer:
                 said = answer.read()
         except urllib.error.HTTPError as error:
             raise ApiError(error.code, error.read().decode(errors="replace")) from None
@@ -196,7 +196,7 @@ class Cluster:
     ) -> subprocess.CompletedProcess[str]:
         cache = ["--cache-dir", str(self.folder / "kubectl")]
         command = ["kubectl", "--kubeconfig", str(self.kubeconfig("admin")), *cache, *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, f"{arguments}: {done.stderr}"
         return done.stdout
 
@@ -209,7 +209,7 @@ class Cluster:
         if process is not None and process.poll() is None:
             process.send_signal(how)
             try:
-                process.wait(10)
+                process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -266,7 +266,7 @@ class Operator:
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         self.cluster.stop(self.name, how)
         if self._kept is not None:
-            self._kept.join(10)
+            self._kept.join(90)
 
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
@@ -280,7 +280,7 @@ class Operator:
 
     def figures(self) -> dict[str, float]:
         """Its metrics, by name and labels."""
-        with self.cluster.open(f"http://127.0.0.1:{self.metrics}/metrics", timeout=10) as answer:
+        with self.cluster.open(f"http://127.0.0.1:{self.metrics}/metrics", timeout=90) as answer:
             lines = answer.read().decode().splitlines()
         return {name: float(value) for name, value in (it.rsplit(" ", 1) for it in lines if not it.startswith("#"))}
 

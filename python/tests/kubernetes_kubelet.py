@@ -58,7 +58,7 @@ class Kubelet:
 
     def __exit__(self, *_: object) -> None:
         self._ends.set()
-        self._thread.join(20)
+        self._thread.join(90)
         for pod in self.pods.values():
             over(pod.process)
 
@@ -191,7 +191,7 @@ def over(process: subprocess.Popen[bytes]) -> int:
     """Ends a process if it has not ended; returns its exit code."""
     process.kill()
     with process:
-        return process.wait(10)
+        return process.wait(90)
 
 
 def listens(address: str, port: int) -> bool:

@@ -42,7 +42,7 @@ def cannot_mount() -> str | None:
     return None
 
 
-def until(is_so: Callable[[], bool], what: str, seconds: float = 20) -> None:
+def until(is_so: Callable[[], bool], what: str, seconds: float = 90) -> None:
     """Polls until something is so."""
     deadline = time.monotonic() + seconds
     while not is_so():
@@ -81,8 +81,8 @@ class Mount:
 
     def ended(self) -> int:
         """Waits for its end; returns the exit code."""
-        code = self.process.wait(20)
-        self._reader.join(20)
+        code = self.process.wait(90)
+        self._reader.join(90)
         self.process.stdout.close()
         self.process.stderr.close()
         return code
@@ -114,7 +114,7 @@ def is_mount(folder: Path) -> bool:
 
 
 def same(mount: Path, folder: Path) -> None:
-    done = subprocess.run(["diff", "-r", str(folder), str(mount)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["diff", "-r", str(folder), str(mount)], capture_output=True, text=True, timeout=180)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 

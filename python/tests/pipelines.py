@@ -16,11 +16,7 @@ from typing import Any
 
 import forebay as fb
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pictures import encoded, picture
 
-PNGS = [encoded(picture(i, 12 + i % 5, 10 + i % 3), ["PNG", "JPEG", "WEBP"][i % 3]) for i in range(40)]
 WORDS = ["", "a", "naïve", "tide", "forebay", "Σ"]
 
 
@@ -85,9 +81,22 @@ def count_up():
         yield {"id": np.int64(i), "name": f"sample {i}"}
 
 
+# What few processes need is imported and made where it is used: many tests start processes that import this module.
+
+
+@functools.cache
+def pngs() -> list[bytes]:
+    from pictures import encoded, picture
+
+    return [encoded(picture(i, 12 + i % 5, 10 + i % 3), ["PNG", "JPEG", "WEBP"][i % 3]) for i in range(40)]
+
+
 @functools.cache
 def files(folder: Path) -> Path:
     """Writes the same 130 rows as Parquet, JSON lines and text."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     rows = [{"id": i, "x": i / 7, "name": WORDS[i % len(WORDS)], "gap": None if i % 3 else i} for i in range(130)]
     pq.write_table(pa.Table.from_pylist(rows[:80]), folder / "rows-0.parquet", row_group_size=30)
     pq.write_table(pa.Table.from_pylist(rows[80:]), folder / "rows-1.parquet")
@@ -121,7 +130,7 @@ def source(rng: random.Random, shards: Path) -> fb.Dataset:
             some = [None if i % 4 == 1 else i / 2 for i in range(n + 1)]
             return fb.from_dict({"id": list(range(n + 1)), "gap": some, "name": [WORDS[i % 6] for i in range(n + 1)]})
         case "images":
-            return fb.from_dict({"id": list(range(len(PNGS))), "image": PNGS})
+            return fb.from_dict({"id": list(range(len(pngs()))), "image": pngs()})
         case "tar":
             ds = fb.from_tar(shards / "train-*.tar").map(key_number, reads=["__key__"], writes=["id"])
             return ds.drop("json").rename(png="image")

@@ -87,7 +87,7 @@ def clean() -> dict[str, str]:
 
 def forebay(*arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "forebay", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**clean(), **env})
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, env={**clean(), **env})
 
 
 def new_token(tokens: Path, role: str, tenant: str = "") -> str:
@@ -137,7 +137,16 @@ class Fleet:
         for process in self.processes:
             process.kill()
             with process:
-                process.wait(30)
+                process.wait(90)
+
+
+def is_forgotten(service: fb.Service, job: str) -> bool:
+    """Forgets a job, unless its consumer is just leaving."""
+    try:
+        service.forget(job)
+    except fb.errors.ConflictError:
+        return False
+    return True
 
 
 def ready(service: fb.Service, workers: int) -> bool:

@@ -40,7 +40,7 @@ class Browser:
         data = json.dumps(body).encode() if method == "POST" else None
         request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=180) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             raise RuntimeError(error.read().decode()) from None
@@ -56,7 +56,7 @@ class Browser:
         """Runs a function's body in the page."""
         return self.call("POST", "/execute/sync", script=script, args=list(arguments))
 
-    def until(self, script: str, *arguments: Any, seconds: float = 30.0) -> Any:
+    def until(self, script: str, *arguments: Any, seconds: float = 90.0) -> Any:
         """Waits until an expression is true in the page, and returns it."""
         deadline = time.monotonic() + seconds
         while not (found := self.js(f"return {script}", *arguments)):
@@ -94,5 +94,5 @@ class Browser:
         finally:
             self.driver.kill()
             with self.driver:
-                self.driver.wait(30)
+                self.driver.wait(90)
             self.folder.cleanup()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import socket
 import subprocess
 import sys
 import uuid
@@ -13,6 +12,7 @@ from pathlib import Path
 import forebay as fb
 import numpy as np
 import pytest
+from forebay._src.selftest.relay import free_port
 
 jax = pytest.importorskip("jax")
 from jax.sharding import NamedSharding, PartitionSpec  # noqa: E402
@@ -168,15 +168,12 @@ def test_orbax_keeps_the_state_beside_the_model(tmp_path):
 
 
 def test_two_processes_have_the_halves_of_a_global_batch(tmp_path):
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = str(found.getsockname()[1])
-    script = [sys.executable, str(HERE / "rank_of_jax.py"), str(tmp_path), port]
+    script = [sys.executable, str(HERE / "rank_of_jax.py"), str(tmp_path), str(free_port())]
     started = [
         subprocess.Popen([*script, str(process)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for process in range(2)
     ]
-    said = [process.communicate(timeout=120)[0] for process in started]
+    said = [process.communicate(timeout=300)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0], "\n".join(said)[-8000:]
     a, b = (json.loads((tmp_path / f"{process}.json").read_text()) for process in range(2))
     mine = [[ids(pipeline().iter(seed=5, epoch=e, consumers=(i, 2))) for e in range(2)] for i in range(2)]

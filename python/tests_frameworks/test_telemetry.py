@@ -150,7 +150,7 @@ def test_the_notebook_runs_and_keeps_no_output():
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)
     assert all(not cell.outputs and cell.execution_count is None for cell in notebook.cells if cell.cell_type == "code")
-    done = NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    done = NotebookClient(notebook, timeout=180, kernel_name="python3").execute()
     shown = "".join(str(cell.get("outputs")) for cell in done.cells)
     assert "<table" in shown
     # A loop of less than a second says so.
@@ -164,6 +164,6 @@ def test_a_cell_of_a_notebook_shows_progress(tmp_path):
     slow = "fb.range(4).map(lambda row: (time.sleep(0.5), {'x': row['id']})[1])"
     cell = nbformat.v4.new_code_cell(f"import time\nimport forebay as fb\n{slow}.save({str(tmp_path / 'out')!r}).rows")
     notebook = nbformat.v4.new_notebook(cells=[cell])
-    done = NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    done = NotebookClient(notebook, timeout=180, kernel_name="python3").execute()
     written = "".join(output.get("text", "") for output in done.cells[0].outputs if output.get("name") == "stderr")
     assert "forebay: saving to" in written

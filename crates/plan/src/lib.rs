@@ -83,6 +83,7 @@ pub use physical::counting::counts_rows;
 pub use physical::op_counters::{OpCounters, OpReport};
 pub use physical::op_label::OpLabel;
 pub use physical::sizing::Sizing;
+pub use physical::source_conditions::SourceCondition;
 pub use physical::stages::Stages;
 pub use physical::steps::{Batching, FusedOp, Step, TailStep};
 pub use reorder::{MeasuredCosts, MeasuredOp, Move, RunOrder};

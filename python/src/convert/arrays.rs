@@ -22,6 +22,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use crate::convert::masks::{self, Masks};
 use crate::convert::memory::Memory;
 use crate::convert::numpy::NumPy;
+use crate::convert::objects::Strings;
 use crate::errors::raise;
 
 /// A column whose numbers are found but whose Arrow array is dropped, so that its buffer may have one owner.
@@ -197,10 +198,9 @@ fn objects<'py>(py: Python<'py>, np: &NumPy, column: &ArrayRef) -> PyResult<Boun
         );
     }
     if let Some(strings) = column.as_any().downcast_ref::<LargeStringArray>() {
-        return np.objects(
-            py,
-            strings.iter().map(|v| Ok(v.map_or_else(|| py.None().into_bound(py), |s| PyString::new(py, s).into_any()))),
-        );
+        let mut made = Strings::of(py, strings);
+        let string = |text: Option<_>| Ok(text.map_or_else(|| py.None().into_bound(py), |text| made.get(text)));
+        return np.objects(py, strings.iter().map(string));
     }
     if let Ok(lists) = TextLists::of(column) {
         let is_there = |row| lists.nulls().is_none_or(|nulls| nulls.is_valid(row));

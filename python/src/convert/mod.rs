@@ -4,6 +4,7 @@ pub(super) mod arrays;
 pub(super) mod masks;
 pub(super) mod memory;
 pub(super) mod numpy;
+mod objects;
 pub(super) mod rows;
 pub(super) mod schema_errors;
 pub(super) mod taken;

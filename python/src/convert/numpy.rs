@@ -4,12 +4,13 @@ use forebay_data::DType;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::PyTuple;
+
+use crate::convert::objects;
 
 pub(crate) struct NumPy {
     module: Py<PyModule>,
     frombuffer: Py<PyAny>,
-    fromiter: Py<PyAny>,
     empty: Py<PyAny>,
     asarray: Py<PyAny>,
     array: Py<PyAny>,
@@ -29,7 +30,6 @@ impl NumPy {
             let dtypes = DType::ALL.iter().map(|d| Ok(dtype.call1((d.name(),))?.unbind())).collect::<PyResult<_>>()?;
             Ok(NumPy {
                 frombuffer: get("frombuffer")?,
-                fromiter: get("fromiter")?,
                 empty: get("empty")?,
                 asarray: get("asarray")?,
                 array: get("array")?,
@@ -86,19 +86,9 @@ impl NumPy {
         py: Python<'py>,
         values: impl ExactSizeIterator<Item = PyResult<Bound<'py, PyAny>>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        // A list, because NumPy copies one faster than it takes a call for each place.
-        let (count, mut failed) = (values.len(), None);
-        let kept = values.map(|value| {
-            value.unwrap_or_else(|error| {
-                failed.get_or_insert(error);
-                py.None().into_bound(py)
-            })
-        });
-        let list = PyList::new(py, kept)?;
-        match failed {
-            Some(error) => Err(error),
-            None => self.fromiter.bind(py).call1((list, self.object.bind(py), count)),
-        }
+        let array = self.empty.bind(py).call1((values.len(), self.object.bind(py)))?;
+        objects::fill(&array, values)?;
+        Ok(array)
     }
 
     pub(crate) fn asarray<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -1,7 +1,7 @@
 //! The methods of the Python class.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
@@ -167,9 +167,15 @@ impl Pipeline {
         })
     }
 
+    /// Returns whether two epochs differ: whether it shuffles, mixes, or an op draws random numbers.
     #[getter]
-    fn dataset_id(&self) -> String {
-        self.graph.dataset_id().to_string()
+    fn is_random(&self) -> bool {
+        self.graph.is_random()
+    }
+
+    #[getter]
+    fn dataset_id(&self) -> &str {
+        self.id.get_or_init(|| self.graph.dataset_id().to_string())
     }
 
     /// Returns the source and the ops as they are written: their text, six digits that differ where they do, and the
@@ -336,7 +342,7 @@ impl Pipeline {
         forebay_exec::check(&node, &blobs)?;
         // The order of the ops may be impossible as a whole.
         Stages::new(&graph.clone().with_reorder(Reorder::Off))?;
-        Ok(Self { graph, blobs, listing: self.listing.clone() })
+        Ok(Self { graph, blobs, listing: self.listing.clone(), id: OnceLock::new() })
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) mod iterate;
 mod methods;
 mod trial;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use forebay_core::{Error, Result, Seed};
@@ -29,17 +29,19 @@ pub(crate) struct Pipeline {
     pub(crate) blobs: BlobSet,
     /// The listing of the source's files, for all pipelines made from this one.
     pub(crate) listing: Listing,
+    /// The dataset id, once it was requested: to compute it writes the whole graph, which may hold a million rows' places.
+    id: OnceLock<String>,
 }
 
 impl Pipeline {
     /// Returns a pipeline whose source has not been listed yet.
     fn of(graph: Graph, blobs: BlobSet) -> Self {
-        Self { graph, blobs, listing: Listing::default() }
+        Self { graph, blobs, listing: Listing::default(), id: OnceLock::new() }
     }
 
     /// Returns the same with another graph of the same source.
     pub(crate) fn with(&self, graph: Graph) -> Self {
-        Self { graph, blobs: self.blobs.clone(), listing: self.listing.clone() }
+        Self { graph, blobs: self.blobs.clone(), listing: self.listing.clone(), id: OnceLock::new() }
     }
 
     /// Finds the files of a graph of this source.

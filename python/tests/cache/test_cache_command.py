@@ -117,7 +117,7 @@ def test_what_a_script_keeps_is_computed_before_it_runs(tmp_path):
     log.unlink()
     started = [sys.executable, str(script)]
     done = subprocess.run(
-        started, capture_output=True, text=True, timeout=60, env={**os.environ, "FOREBAY_CACHE": str(kept)}
+        started, capture_output=True, text=True, timeout=180, env={**os.environ, "FOREBAY_CACHE": str(kept)}
     )
     assert done.stdout in ("20\n", "19\n"), done.stderr
     assert set(calls(log)) <= {7}

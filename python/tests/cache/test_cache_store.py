@@ -17,7 +17,7 @@ import pytest
 from buckets import credentials, put, s3_server
 from command_line.test_cli import forebay
 from faulty import FAULTS, FaultProxy, _status
-from keeping import DEAR_ROWS, calls, dear, epochs, plain, run, said, stream
+from keeping import DEAR_ROWS, blocks, calls, dear, epochs, plain, run, said, stream
 from pipelines import fingerprint, name
 
 #: Memory has no room, so rows are found in the store.
@@ -53,11 +53,6 @@ def store(request, tmp_path) -> str:
     return request.getfixturevalue("bucket") if request.param == "s3" else f"file://{tmp_path / 'share'}"
 
 
-def shared(url: str) -> list[Path]:
-    """The blocks in a share of a file system."""
-    return sorted(Path(url.removeprefix("file://")).rglob("*.arrow"))
-
-
 def test_another_process_and_another_service_compute_nothing_of_what_the_first_stored(store, want, tmp_path):
     log = tmp_path / "log"
     assert epochs(log, 2, "dear", FOREBAY_CACHE=store) == want(2)
@@ -75,7 +70,7 @@ def test_another_process_and_another_service_compute_nothing_of_what_the_first_s
 def test_any_arrow_library_reads_a_block(want, tmp_path):
     url = f"file://{tmp_path / 'share'}"
     epochs(tmp_path / "log", 1, "dear", FOREBAY_CACHE=url)
-    [block, *_] = shared(url)
+    [block, *_] = blocks(tmp_path / "share")
     table = pa.ipc.open_file(block).read_all()
     assert {"id", "x"} <= set(table.column_names)
     assert block.parts[-3] == "1", "the format names the folder"
@@ -101,13 +96,12 @@ def spoiling(log: Path, url: str, spoil: str, count: int = 2, **variables: str) 
         import sys
         sys.path.insert(0, {str(Path(__file__).parents[1])!r})
         from pathlib import Path
-        from keeping import dear, digest
-        from cache.test_cache_store import shared
+        from keeping import blocks, dear, digest
 
         def spoiling(batches):
             for i, batch in enumerate(batches):
                 if i == 9:
-                    for block in shared({url!r}):
+                    for block in blocks(Path({url.removeprefix("file://")!r})):
                         {spoil}
                 yield batch
 

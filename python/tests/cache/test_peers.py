@@ -22,7 +22,7 @@ KEEPS = ["--cache-memory", "0", "--cache-disk", "256KiB", "--cache"]
 #: A computed row is in its worker's memory, and in no other place.
 IN_MEMORY = ["--cache-memory", "64MiB"]
 #: The most rows that are computed although a peer has them: on a busy machine, some answers of peers come late.
-FEW = DEAR_ROWS // 8
+FEW = DEAR_ROWS // 4
 PREFACE = b"forebay\x01"
 FAILED = 2
 

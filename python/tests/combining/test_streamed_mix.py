@@ -265,7 +265,7 @@ def test_a_consumer_without_a_split_of_a_dataset_is_told_why():
         warnings.simplefilter("always")
         next(iter(ds.iter(consumers=(0, 2))))
     # On a service, the consumers of the mix do not end together.
-    assert ["distribute()" in str(one.message) for one in said] == [False]
+    assert ["distribute()" in str(one.message) for one in said if one.category is fb.RanksWarning] == [False]
     parts = [list(ds.iter(consumers=(index, 2), coordinated=True)) for index in range(2)]
     assert len(parts[0]) == len(parts[1]) > 0
 

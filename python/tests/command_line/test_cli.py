@@ -16,7 +16,7 @@ from secured import Fleet
 
 def forebay(*arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "forebay", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **env})
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, env={**os.environ, **env})
 
 
 def test_version_and_help():
@@ -89,7 +89,7 @@ def test_a_dispatcher_without_a_state_folder_leaves_nothing_behind(tmp_path):
             fleet.worker(address)
             assert len(list(fb.range(8).distribute(f"forebay://{address}", job="same"))) == 8
             dispatcher.terminate()
-            assert "give --state-dir" in dispatcher.communicate(timeout=30)[1]
+            assert "give --state-dir" in dispatcher.communicate(timeout=90)[1]
         finally:
             fleet.close()
             dispatcher.kill()
@@ -152,6 +152,6 @@ def test_too_few_open_files_have_a_name(tmp_path: Path) -> None:
     def few() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=few)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, preexec_fn=few)
     assert done.returncode != 0
     assert "ulimit -n" in done.stderr, done.stderr

@@ -30,7 +30,7 @@ FAR_NAMES = 1001
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "forebay", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["no cache", "cache"])
@@ -45,7 +45,7 @@ def test_a_bucket_is_read_as_its_files(cached, mount_bucket, mount_folder, s3, t
                     for name in large
                     for seed in (again, 9)
                 ]
-                assert [read.result(60) for read in reads] == [None] * 4
+                assert [read.result(90) for read in reads] == [None] * 4
             same(mount.folder, mount_folder)
             stat = (mount.folder / large[1]).stat()
             assert (stat.st_size, stat.st_mode & 0o777) == (len(FILES[large[1]]), 0o444)
@@ -83,9 +83,9 @@ def test_a_local_folder_shows_links_permissions_and_any_name(mount_folder, tmp_p
         stat = (at / "secret").stat()
         assert (stat.st_mode & 0o777, stat.st_mtime_ns) == (0o600, 1_234_567_890_123_456_789)
         drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        denied = subprocess.run([*drop, "cat", str(at / "secret")], capture_output=True, text=True, timeout=20)
+        denied = subprocess.run([*drop, "cat", str(at / "secret")], capture_output=True, text=True, timeout=90)
         assert "Permission denied" in denied.stderr
-        may = subprocess.run([*drop, "cat", str(at / "below" / "file")], capture_output=True, text=True, timeout=20)
+        may = subprocess.run([*drop, "cat", str(at / "below" / "file")], capture_output=True, text=True, timeout=90)
         assert may.stdout == "here", may.stderr
         space = os.statvfs(at)
         assert space.f_blocks > 0
@@ -183,7 +183,7 @@ def test_a_folder_of_many_names_is_listed_whole_by_two_processes(moto, s3, tmp_p
         for below, count in (("near", NAMES), ("far", FAR_NAMES)):
             run = [sys.executable, "-c", script, str(mount.folder / below)]
             both = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-            assert [process.communicate(timeout=60)[0] for process in both] == [f"{count}\n"] * 2
+            assert [process.communicate(timeout=180)[0] for process in both] == [f"{count}\n"] * 2
         assert sorted(os.listdir(mount.folder / "near")) == names
         assert [(mount.folder / "far" / f"{i:05}").read_bytes() for i in (0, 999, 1000)] == [b"0", b"999", b"1000"]
 
@@ -232,7 +232,7 @@ def test_a_prefetch_fills_the_cache_and_tells_its_progress(moto, mount_bucket, m
     def status(at: Path) -> str:
         return run("mount", "--status", at).stdout.strip()
 
-    settings = {"FOREBAY_STORE_TIMEOUT": 1, "FOREBAY_STORE_PATIENCE": 1}
+    settings = {"FOREBAY_STORE_TIMEOUT": 30, "FOREBAY_STORE_PATIENCE": 1}
     options = (mount_bucket, "--prefetch", "--cache", tmp_path / "cache")
     with FaultProxy(moto, reset_at_once, every=1, only=only) as proxy:
         settings |= credentials(proxy.url)
@@ -267,7 +267,7 @@ def test_in_the_background_it_returns_when_it_is_ready(mount_folder, tmp_path):
     at = tmp_path / "mnt"
     at.mkdir()
     command = [sys.executable, "-m", "forebay", "mount", str(mount_folder), str(at), "--background"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=30)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=90)
     assert done.stdout.startswith(f"mounted at {at}, by process ")
     process = int(done.stdout.split()[-1])
     with (at / "large/0.bin").open("rb") as file:
@@ -280,7 +280,7 @@ def test_in_the_background_it_returns_when_it_is_ready(mount_folder, tmp_path):
         "it ends",
     )
     failed = subprocess.run(
-        [*command[:4], str(tmp_path / "none"), *command[5:]], capture_output=True, text=True, timeout=30
+        [*command[:4], str(tmp_path / "none"), *command[5:]], capture_output=True, text=True, timeout=90
     )
     assert failed.returncode == 4
     assert "there is no such file" in failed.stderr

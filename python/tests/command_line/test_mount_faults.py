@@ -89,7 +89,7 @@ def test_a_store_that_fails_is_read_all_the_same_and_one_that_is_gone_is_an_erro
         read_anyhow(mount.folder / "large/0.bin", FILES["large/0.bin"], 5)
         assert proxy.faults >= 8
     gone = threading.Event()
-    settings = {"FOREBAY_STORE_TIMEOUT": 1, "FOREBAY_STORE_PATIENCE": 1}
+    settings = {"FOREBAY_STORE_TIMEOUT": 30, "FOREBAY_STORE_PATIENCE": 1}
     with (
         FaultProxy(moto, reset_at_once, every=1, only=lambda *_: gone.is_set()) as proxy,
         mounted(tmp_path / "mnt", mount_bucket, **settings, **credentials(proxy.url)) as mount,

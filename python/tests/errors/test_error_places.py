@@ -76,7 +76,7 @@ def test_a_file_where_a_folder_is_wanted(tmp_path):
 
 def forebay(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "forebay", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180)
 
 
 def test_commands_say_what_they_take(tmp_path, parquet):

@@ -83,7 +83,7 @@ FAULTS = {
     "exited with code 3": leaves_at_once,
     "SIGSEGV": crashes,
     "SIGKILL": is_killed,
-    "no answer within 0.5 s": hangs,
+    "no answer within 2": hangs,
     "MemoryError": wants_everything,
     "exited with code 5": forks_and_dies,
 }
@@ -92,7 +92,11 @@ FAULTS = {
 @pytest.mark.parametrize("says", FAULTS)
 def test_a_function_that_harms_its_process_is_named_and_left_out(says, service):
     """On a service and in processes of this one; another job of the same workers is not affected."""
-    ds = fb.range(100).map(FAULTS[says], schema=SCHEMA, name="step", timeout=0.5 if "0.5" in says else 60).batch(10)
+    ds = (
+        fb.range(100)
+        .map(FAULTS[says], schema=SCHEMA, name="step", timeout=2 if FAULTS[says] is hangs else 60)
+        .batch(10)
+    )
     other = fb.range(3000).shuffle().map(lambda row: row, schema=SCHEMA).batch(50)
     seen: list = []
     reader = threading.Thread(
@@ -187,7 +191,7 @@ def test_a_sample_that_would_pass_another_time_stays_left_out(tmp_path):
     assert [i for b in got for i in b] == [i for i in range(100) if i not in lost]
 
 
-def test_the_ledger_keeps_what_was_left_out(tmp_path):
+def test_the_ledger_keeps_what_was_left_out(tmp_path, until):
     """A re-run from the start, a killed worker, a restarted dispatcher: the same samples are missing."""
     ds = fb.range(100).map(flaky(tmp_path), schema=SCHEMA).batch(7)
     good = [i for i in range(100) if i not in BAD]
@@ -196,8 +200,7 @@ def test_the_ledger_keeps_what_was_left_out(tmp_path):
         it = ds.distribute(service, **options).iter()
         start = json.loads(json.dumps(it.state_dict()))
         assert [i for b in it for i in b["id"].tolist()] == good
-        (status,) = service.jobs()
-        assert status.consumers[0].skipped == 2
+        until(lambda: [job.consumers[0].skipped for job in service.jobs()] == [2])
         (tmp_path / "mended").touch()
         service.restart_dispatcher()
         service.add_worker()
@@ -342,9 +345,9 @@ def test_what_depends_on_more_than_the_sample_is_warned_of(service):
         it = read()
         with pytest.warns(fb.NonDeterministicWarning, match=r"op: (map|filter) \((counter|clock|coin)\)") as caught:
             list(it)
-        assert len(caught) == 1
-        assert "test_faults.py" in str(caught[0].message)
-        assert "rng" in str(caught[0].message)
+        [warning] = [each for each in caught if issubclass(each.category, fb.NonDeterministicWarning)]
+        assert "test_faults.py" in str(warning.message)
+        assert "rng" in str(warning.message)
         assert it.skipped == []
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -45,7 +45,7 @@ def together(work: Callable[[int], None], count: int = 6) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(90)
     assert not any(thread.is_alive() for thread in threads)
     assert errors == []
 
@@ -148,7 +148,7 @@ def test_close_does_not_wait_for_the_thread_that_waits_for_a_batch(held):
     thread, outcome = waits_in_a_thread(it, held)
     with pytest.warns(UserWarning, match="a function of it has not returned yet"):
         it.close()
-    thread.join(60)
+    thread.join(90)
     assert isinstance(outcome[0], ClosedError)
     with pytest.raises(ClosedError):
         next(it)
@@ -171,7 +171,7 @@ def test_ctrl_c_ends_the_wait_for_another_threads_batch_and_loses_nothing(held):
     finally:
         signal.signal(signal.SIGINT, before)
     held.go()
-    thread.join(60)
+    thread.join(90)
     assert outcome == [list(range(8))]
     assert rows(it) == list(range(8, 64))
 
@@ -287,7 +287,7 @@ def test_readers_of_a_service_that_is_closed_say_so_at_once(until):
     thread.start()
     until(lambda: any(job.name == "waits" and job.consumers[0].attached for job in service.jobs()))
     service.close()
-    thread.join(30)
+    thread.join(90)
     for it in its:
         with pytest.raises(ClosedError, match=r"the service at .* was closed"):
             next(it)

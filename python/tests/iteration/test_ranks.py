@@ -268,14 +268,14 @@ class Rank:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(90)
         self.process.stdin.close()
         self.process.stdout.close()
 
     def finish(self) -> None:
         self.read(400 - len(self.ids))
         assert self.process.stdout.readline() == ""
-        assert self.process.wait(30) == 0
+        assert self.process.wait(90) == 0
 
 
 def test_a_rank_that_dies_harms_no_other_and_rejoins(service, tmp_path):

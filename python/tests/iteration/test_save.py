@@ -138,10 +138,13 @@ def test_other_libraries_open_the_files(tmp_path):
 
 
 SAVE = """
-import os, signal, sys, forebay as fb
+import glob, os, signal, sys, time, forebay as fb
 folder = sys.argv[1]
 def work(row):
     if str(row["id"]) == os.environ["KILLS_AT"]:
+        # Files of rows before this one may still be written.
+        while len(glob.glob(folder + "/part-*.arrow")) <= int(os.environ["PARTS"]):
+            time.sleep(0.005)
         os.kill(os.getpid(), signal.SIGKILL)
     return {"square": row["id"] ** 2}
 ds = fb.range(20_000).map(work, schema={"square": "int64"}, writes="square").shuffle()
@@ -150,10 +153,10 @@ print(ds.save(folder, seed=2, threads=2, file_bytes=30_000))
 
 
 def save(folder: Path, kills: int) -> int:
-    """Saves in a separate process, which dies at the sample `kills`: -1 is none."""
+    """Saves in a separate process, which dies at the sample `kills`, once there is another file: -1 is none."""
     done = subprocess.run(
         [sys.executable, "-c", SAVE, str(folder)],
-        env={**os.environ, "KILLS_AT": str(kills)},
+        env={**os.environ, "KILLS_AT": str(kills), "PARTS": str(len([*folder.glob("part-*.arrow")]))},
         capture_output=True,
         text=True,
         timeout=120,

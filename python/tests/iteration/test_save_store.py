@@ -36,7 +36,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Sets the variables of a user's own store."""
 
     def use(url: str) -> None:
-        told = {"FOREBAY_STORE_TIMEOUT": "5", "FOREBAY_STORE_PATIENCE": "30", "FOREBAY_CACHE_SOURCE": "off"}
+        told = {"FOREBAY_STORE_TIMEOUT": "30", "FOREBAY_STORE_PATIENCE": "180", "FOREBAY_CACHE_SOURCE": "off"}
         for name, value in {**credentials(url), **told}.items():
             monkeypatch.setenv(name, value)
 
@@ -67,14 +67,14 @@ if __name__ == "__main__":
 
 
 def start(url: str, folder: str, format: str, threads: int = 2) -> subprocess.Popen[str]:
-    environment = {**os.environ, **credentials(url), "FOREBAY_STORE_PATIENCE": "20"}
+    environment = {**os.environ, **credentials(url), "FOREBAY_STORE_PATIENCE": "180"}
     command = [sys.executable, "-c", SAVE, folder, format, str(threads)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
 
 
 def ended(process: subprocess.Popen[str], *also: int) -> int:
     """Waits for its end with exit code 0, or one of these."""
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=180)
     assert process.returncode in (0, *also), said
     return process.returncode
 

@@ -49,11 +49,11 @@ def expected(ds: fb.Dataset, epochs: int, **options) -> list:
     return [ids(ds.iter(epoch=e, **options)) for e in range(epochs)]
 
 
-def test_on_a_service_each_iteration_is_an_epoch_of_one_job(service):
+def test_on_a_service_each_iteration_is_an_epoch_of_one_job(service, until):
     ds, job = fb.range(60).shuffle().batch(4), name()
     dataset = ds.to_torch(service, job=job, seed=3, epochs=3)
     assert [ids(dataset) for _ in range(3)] == expected(ds, 3, seed=3)
-    assert [j.state for j in service.jobs() if j.name == job] == ["finished"]
+    until(lambda: [j.state for j in service.jobs() if j.name == job] == ["finished"])
     # A further iteration yields the next epochs, of a job of its own.
     assert [ids(dataset) for _ in range(2)] == expected(ds, 5, seed=3)[3:]
     assert [j.name for j in service.jobs() if j.name.startswith(f"{job}-")] == [f"{job}-epoch-3", f"{job}-epoch-4"]

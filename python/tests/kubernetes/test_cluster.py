@@ -194,7 +194,7 @@ def test_without_a_file_it_says_where_it_looked(monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(NotFoundError, match=r"there is no kubeconfig file(.|\n)*none"):
         fb.cluster.status()
     command = [sys.executable, "-m", "forebay", "cluster", "status"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert (done.returncode, done.stdout) == (4, "")
     assert "set KUBECONFIG" in done.stderr
 

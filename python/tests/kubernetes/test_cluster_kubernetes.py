@@ -108,7 +108,7 @@ def test_a_service_starts_computes_and_goes_without_a_trace(user: User, plain: b
     ds = fb.range(400).shuffle().batch(10)
     got = [fingerprint(batch) for batch in ds.distribute(service, job="train", seed=3)]
     assert got == [fingerprint(batch) for batch in ds.iter(seed=3)]
-    assert len(service.workers()) == 2
+    wait_for("two workers", lambda: len(service.workers()) == 2)
 
     again = user.command("start", "pipes", "--image", IMAGE, "--workers", "2", *(["--plain"] if plain else []))
     assert (again.returncode, again.stdout) == (0, f"forebay://pipes.{user.namespace}.svc:7070\n"), again.stderr

@@ -136,7 +136,7 @@ def test_the_program_scales_a_deployment(tmp_path: Path, until: Callable[..., No
                 # No job has a consumer, so one worker is enough.
                 until(lambda: Api.replicas == 1)
                 program.terminate()
-                assert program.wait(30) == 0
+                assert program.wait(90) == 0
         rules = manifests()["Role", "forebay-scaler"]["rules"]
         granted = {(what, verb) for rule in rules for what in rule["resources"] for verb in rule["verbs"]}
         assert Api.asked <= granted

@@ -344,7 +344,7 @@ def test_the_webhook_shows_a_certificate_of_the_registered_authority(world: Worl
     authority = base64.b64decode(webhooks[0]["clientConfig"]["caBundle"]).decode()
     context = ssl.create_default_context(cadata=authority)
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), urllib.request.ProxyHandler({}))
-    assert opener.open(f"{world.operator.url}/healthz", timeout=10).read() == b"ok"
+    assert opener.open(f"{world.operator.url}/healthz", timeout=90).read() == b"ok"
     policies = [it["failurePolicy"] for it in webhooks]
     assert policies == (["Fail", "Fail", "Ignore"] if world.cluster.minor >= 28 else ["Fail", "Ignore"])
 
@@ -356,9 +356,9 @@ def test_a_pod_of_an_old_cluster_waits_by_a_file(tmp_path: Path) -> None:
     with subprocess.Popen(command) as waiter:
         assert waiter.poll() is None
         file.write_text('a="b"\nforebay.dev/cache-ready="true"\n')
-        assert waiter.wait(20) == 0
+        assert waiter.wait(90) == 0
     file.write_text("")
-    late = subprocess.run([*command[:-1], "1"], capture_output=True, text=True, timeout=20)
+    late = subprocess.run([*command[:-1], "1"], capture_output=True, text=True, timeout=90)
     assert late.returncode == 1
     assert "the cache is not ready after 1 s" in late.stderr
 

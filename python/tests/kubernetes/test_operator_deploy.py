@@ -105,4 +105,4 @@ def test_the_definitions_are_those_of_the_program() -> None:
     (deployment,) = (it for it in kustomized() if it["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     command = [str(PROGRAM), *container["args"], "--help"]
-    assert subprocess.run(command, capture_output=True, timeout=20).returncode == 0
+    assert subprocess.run(command, capture_output=True, timeout=90).returncode == 0

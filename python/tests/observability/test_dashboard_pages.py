@@ -173,7 +173,7 @@ def test_nothing_moves_while_figures_and_alarms_change(browser: Browser, served:
     served.read("vision", "failing", ds, pause=0.01, on_error="skip", error_budget=10_000_000)
     sign_in(browser, served, "admin")
     browser.until("document.querySelectorAll('.jobs tbody tr').length === 4")
-    browser.until("document.querySelector('.attention').textContent.startsWith('Nothing')", seconds=60)
+    browser.until("document.querySelector('.attention').textContent.startsWith('Nothing')")
     browser.js("const s = document.getElementById('sort'); s.value = 'name'; s.dispatchEvent(new Event('change'))")
     browser.until("document.querySelector('.jobs tbody tr').textContent.startsWith('speech')")
     browser.js(

@@ -196,7 +196,7 @@ def test_wrong_arguments_are_refused():
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     run = [sys.executable, "-m", "forebay", "info", *map(str, arguments)]
-    return subprocess.run(run, capture_output=True, text=True, timeout=60)
+    return subprocess.run(run, capture_output=True, text=True, timeout=180)
 
 
 def test_info_says_what_it_read(tmp_path):

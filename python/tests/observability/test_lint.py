@@ -200,7 +200,7 @@ def test_the_command_prints_findings_and_its_code_tells_them(tmp_path: Path) -> 
 
     def command(*arguments: object) -> subprocess.CompletedProcess[str]:
         run = [sys.executable, "-m", "forebay", "lint", str(script), *map(str, arguments)]
-        return subprocess.run(run, capture_output=True, text=True, timeout=60)
+        return subprocess.run(run, capture_output=True, text=True, timeout=180)
 
     script.write_text("import forebay as fb\nds = fb.range(100).with_column('x\\x1b[31m', 1).select('id').batch(10)\n")
     done = command()

@@ -38,7 +38,7 @@ def slow_file():
             self.answer(TEXT, 200, {})
 
         def do_GET(self):
-            allowed.wait(30)
+            allowed.wait(90)
             first, last = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups()
             part = TEXT[int(first) : int(last) + 1]
             self.answer(part, 206, {"Content-Range": f"bytes {first}-{int(first) + len(part) - 1}/{len(TEXT)}"})

@@ -13,6 +13,7 @@ import warnings
 import forebay as fb
 import numpy as np
 import pytest
+from pipelines import name
 
 
 def pipeline():
@@ -25,8 +26,8 @@ def events(path):
         return json.load(file)["traceEvents"]
 
 
-def slices(path, name):
-    return [event for event in events(path) if event["ph"] in "Xb" and event["name"] == name]
+def slices(path, kind):
+    return [event for event in events(path) if event["ph"] in "Xb" and event["name"] == kind]
 
 
 def places(found):
@@ -98,37 +99,44 @@ def test_wrong_places_are_refused_before_training_and_one_trace_is_recorded_at_a
     assert sorted(os.listdir(tmp_path)) == ["a.json", "c.json"]
 
 
-def test_a_trace_of_a_service_has_the_work_of_its_workers(tmp_path):
+def test_a_trace_of_a_service_has_the_work_of_its_workers(tmp_path, until):
+    ds = fb.range(40_000).map(lambda row: {"x": row["id"] + 1}).batch(100)
+    plain = [int(batch["x"].sum()) for batch in ds.iter()]
+    path = tmp_path / "run.json"
+
+    def processes() -> set[str]:
+        return {event["args"]["name"] for event in events(path) if event["name"] == "process_name"}
+
+    def is_traced() -> bool:
+        """On a busy machine, a worker may be told of the trace after it has computed its last split."""
+        with fb.trace(path) as trace:
+            assert [int(batch["x"].sum()) for batch in ds.distribute(service, job=name())] == plain
+        assert str(trace.path) == str(path)
+        return len(processes()) == 3 and bool(slices(path, "morsel"))
+
     with fb.up(workers=2, threads=1) as service:
-        ds = fb.range(40_000).map(lambda row: {"x": row["id"] + 1}).batch(100)
-        plain = [int(batch["x"].sum()) for batch in ds.iter()]
-        with fb.trace(tmp_path / "run.json") as trace:
-            assert [int(batch["x"].sum()) for batch in ds.distribute(service, job="traced")] == plain
-    found = events(trace.path)
-    processes = {event["args"]["name"] for event in found if event["ph"] == "M" and event["name"] == "process_name"}
-    workers = {name for name in processes if name.startswith("worker ")}
-    assert len(workers) == 2
-    assert len(processes) == 3
-    merged = set(places(slices(trace.path, "merge")))
+        until(is_traced)
+    found = events(path)
+    assert sum(it.startswith("worker ") for it in processes()) == 2
+    merged = set(places(slices(path, "merge")))
     # The splits that were computed before the workers were told of the trace have no spans there.
-    there = set(places(slices(trace.path, "morsel")))
-    assert there
+    there = set(places(slices(path, "morsel")))
     assert there <= merged
-    assert set(places(slices(trace.path, "transfer"))) == merged
-    assert slices(trace.path, "read")
-    assert slices(trace.path, "lease")
-    assert slices(trace.path, "wait for worker")
+    assert set(places(slices(path, "transfer"))) == merged
+    assert slices(path, "read")
+    assert slices(path, "lease")
+    assert slices(path, "wait for worker")
     arrows = [event["id"] for event in found if event["ph"] == "s"]
     assert set(arrows) == {event["id"] for event in found if event["ph"] == "f"}
     assert len(arrows) == len(there)
 
 
-def test_the_command_traces_a_job_that_runs(tmp_path):
+def test_the_command_traces_a_job_that_runs(tmp_path, until):
     file = tmp_path / "job.json"
 
     def forebay(*arguments):
         command = [sys.executable, "-m", "forebay", "jobs", "trace", *arguments, "--service", service.address]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, timeout=180)
 
     with fb.up(workers=1, threads=1) as service:
         absent = forebay("nothing", "--out", str(file))
@@ -145,16 +153,16 @@ def test_the_command_traces_a_job_that_runs(tmp_path):
                         return
                     time.sleep(0.001)
 
+        def is_traced() -> bool:
+            """The job may not be open yet, or may do nothing for a second on a busy machine."""
+            done = forebay("long", "--seconds", "1", "--out", str(file))
+            assert (done.returncode == 0) == ("ui.perfetto.dev" in done.stdout), done.stderr
+            return done.returncode == 0 and all(slices(file, kind) for kind in ("morsel", "wait", "transfer"))
+
         trainer = threading.Thread(target=train)
         trainer.start()
         try:
-            deadline = time.monotonic() + 30
-            while (done := forebay("long", "--seconds", "1", "--out", str(file))).returncode and (
-                time.monotonic() < deadline
-            ):
-                pass
-            assert done.returncode == 0, done.stderr
-            assert "ui.perfetto.dev" in done.stdout
+            until(is_traced)
             with fb.trace(tmp_path / "mine.json"):
                 refused = forebay("long", "--seconds", "1", "--out", str(tmp_path / "other.json"))
             assert refused.returncode != 0
@@ -162,9 +170,6 @@ def test_the_command_traces_a_job_that_runs(tmp_path):
         finally:
             ended.set()
             trainer.join()
-    assert slices(file, "morsel")
-    assert slices(file, "wait")
-    assert slices(file, "transfer")
     assert not (tmp_path / "other.json").exists()
 
 
@@ -199,7 +204,7 @@ def test_a_log_gets_lines_of_progress_only_on_request(tmp_path):
         running[wanted] = subprocess.Popen(
             [sys.executable, "-c", script], cwd=folder, env=env, stderr=subprocess.PIPE, text=True
         )
-    said = {wanted: process.communicate(timeout=60)[1] for wanted, process in running.items()}
+    said = {wanted: process.communicate(timeout=180)[1] for wanted, process in running.items()}
     assert [process.returncode for process in running.values()] == [0, 0, 0], said
     assert said[None] == said["0"] == ""
     assert "forebay: saving to" in said["1"]

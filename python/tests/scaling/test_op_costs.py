@@ -38,7 +38,7 @@ def test_each_op_says_what_it_costs_and_which_line_it_is(shards):
 
 def table(service: fb.Service, job: str, *more: str) -> str:
     command = [sys.executable, "-m", "forebay", "jobs", "show", job, "--service", service.address, *more]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=180).stdout
 
 
 @pytest.fixture(scope="module")

@@ -205,7 +205,7 @@ def test_workers_end_with_the_program_that_has_them(cluster: str, until: Callabl
                 if how == "is killed":
                     driver.kill()
                 driver.stdin.close()
-                assert driver.wait(30) == (0 if how == "ends" else -signal.SIGKILL)
+                assert driver.wait(90) == (0 if how == "ends" else -signal.SIGKILL)
             until(lambda worker=worker: not is_alive(worker))
 
 

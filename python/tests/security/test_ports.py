@@ -13,6 +13,7 @@ from pathlib import Path
 
 import forebay as fb
 import pytest
+from forebay._src.selftest.relay import free_port
 from pipelines import fingerprint
 from secured import Fleet, ready
 
@@ -58,7 +59,7 @@ def lending_socket(address: str) -> str:
     """Requests the name of a worker's socket as a consumer does."""
     host, port = address.rsplit(":", 1)
     request = b'"Local"'
-    with socket.create_connection((host, int(port)), timeout=10) as reader, reader.makefile("rb") as answer:
+    with socket.create_connection((host, int(port)), timeout=90) as reader, reader.makefile("rb") as answer:
         reader.sendall(b"forebay\x01" + struct.pack("<I", len(request)) + request)
         kind, metadata, header, body = struct.unpack("<BIIQ", answer.read(17))
         assert (kind, metadata, header) == (3, 0, 0)
@@ -67,7 +68,7 @@ def lending_socket(address: str) -> str:
 
 def throw(address: str, data: bytes, hold: list[socket.socket] | None = None) -> None:
     host, port = address.removeprefix("forebay://").rsplit(":", 1)
-    thrown = socket.create_connection((host, int(port)), timeout=10)
+    thrown = socket.create_connection((host, int(port)), timeout=90)
     # The port may close the connection in the middle of the input.
     with contextlib.suppress(OSError):
         thrown.sendall(data)
@@ -128,7 +129,7 @@ def test_rubbish_at_every_port_changes_nothing(capfd, until):
         # The service closes silent connections by itself. Consumers of memory live as long as they are connected.
         for lender in (s for s in held if s.family == socket.AF_UNIX):
             lender.close()
-        until(lambda: all(now[0] <= was[0] + 8 for now, was in zip(state(pids), before, strict=True)), 60)
+        until(lambda: all(now[0] <= was[0] + 8 for now, was in zip(state(pids), before, strict=True)))
         assert all(now[1] < was[1] + (64 << 10) for now, was in zip(state(pids), before, strict=True))
         for kept in held:
             kept.close()
@@ -141,8 +142,7 @@ def test_silent_connections_hold_up_no_other(tmp_path, until):
     """While 300 connections were silent, all later ones waited for ten seconds."""
     with contextlib.ExitStack() as stack:
         fleet = stack.enter_context(contextlib.closing(Fleet(tmp_path)))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            metrics = f"127.0.0.1:{free.getsockname()[1]}"
+        metrics = f"127.0.0.1:{free_port()}"
         dispatcher = fleet.dispatcher("--metrics", metrics)
         worker = fleet.worker(dispatcher, "--no-lend")
         until(lambda: ready(fb.connect(dispatcher), 1))
@@ -151,7 +151,7 @@ def test_silent_connections_hold_up_no_other(tmp_path, until):
             for i in range(400):
                 throw(address, PREFACE[: max(0, i - 300) % 24], held)
         stack.callback(lambda: [kept.close() for kept in held])
-        service = fb.connect(dispatcher, timeout=4)
+        service = fb.connect(dispatcher, timeout=9)
         assert len(list(numbers().distribute(service, job="beside"))) == 250
-        with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=4) as answer:
+        with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=9) as answer:
             assert b"forebay_build_info" in answer.read()

@@ -79,7 +79,7 @@ def test_blobs_have_a_quota_for_each_tenant_that_a_restart_keeps(fleet, tmp_path
         assert "blob_bytes" in caught.value.hint
     opens(address, "b", 3)
     fleet.processes[0].kill()
-    fleet.processes[0].wait(30)
+    fleet.processes[0].wait(90)
     again = start()
     with pytest.raises(E.ExhaustedError, match="quota is 3145728"):
         opens(again, "a", 2)

@@ -94,8 +94,8 @@ def test_two_tenants_have_each_their_own(tenants, until):
     read[1].extend(fingerprint(batch) for batch in second)
     assert read == ([fingerprint(x) for x in of_a.iter(seed=1)], [fingerprint(x) for x in of_b.iter(seed=1)])
     admin.cancel("same", tenant="a")
-    assert [j.state for j in a.jobs()] == ["cancelled", "finished"]
-    assert [j.state for j in b.jobs()] == ["finished"]
+    until(lambda: [j.state for j in a.jobs()] == ["cancelled", "finished"])
+    until(lambda: [j.state for j in b.jobs()] == ["finished"])
 
 
 def test_a_token_that_is_revoked_is_good_for_nothing_and_others_do_not_notice(tenants, until):
@@ -109,7 +109,7 @@ def test_a_token_that_is_revoked_is_good_for_nothing_and_others_do_not_notice(te
     next(mine)
     read = [fingerprint(next(theirs))]
     edit(tenants.tokens, lambda file: file["tokens"].pop(0))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 90
     with pytest.raises(DENIED, match="does not know this token"):
         collections.deque(itertools.takewhile(lambda _: time.monotonic() < deadline, mine), maxlen=0)
     with pytest.raises(DENIED, match="does not know this token"):
@@ -132,7 +132,7 @@ def test_workers_of_one_tenant_compute_for_no_other(tenants, until):
         waiting = pool.submit(lambda: len(list(numbers().distribute(b, job="x"))))
         until(lambda: [j.state for j in b.jobs()] == ["waiting for workers"])
         tenants.worker()
-        assert waiting.result(60) == 250
+        assert waiting.result(90) == 250
 
 
 def test_quotas_are_kept_and_named(tenants, until):

@@ -12,7 +12,7 @@ import forebay.errors as E
 import pytest
 
 #: Longer than a consumer is silent before it checks, shorter than it waits for a dispatcher elsewhere.
-SOON = 40.0
+SOON = 55.0
 
 
 def slow(row):
@@ -70,12 +70,14 @@ def test_a_dispatcher_that_is_gone_is_told_of(known: str):
         for call in (service.jobs, service.workers, lambda: next(DS.distribute(service, job="more").iter())):
             with pytest.raises(E.UnavailableError, match=r"ended .*SIGKILL"):
                 call()
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < SOON
         # But it can be restarted, over its state.
         service.restart_dispatcher()
         assert [job.name for job in service.jobs()] == ["alone"]
 
 
+# A local worker runs at idle priority: on cores that other tests keep busy it gets no time at all.
+@pytest.mark.alone
 def test_another_worker_of_the_service_is_waited_for(until):
     with fb.up(workers=1, threads=1) as service:
         batches = DS.distribute(service, job="beside", local=1).iter()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable
 
 import forebay as fb
 import pytest
-from secured import forebay, new_token
+from secured import forebay, is_forgotten, new_token
 
 
 def read(address: str, job: str, **shown: str) -> int:
@@ -43,19 +42,13 @@ def test_a_job_is_cancelled_and_forgotten_from_the_command_line(fleet, until: Ca
     assert read(address, "short") == 8
     service = fb.connect(address)
     until(lambda: service.jobs("short")[0].state == "finished")
-
-    def forgotten() -> bool:
-        # Its consumer is leaving.
-        with contextlib.suppress(fb.errors.ConflictError):
-            service.forget("short")
-        return names(address) == []
-
-    until(forgotten)
+    until(lambda: is_forgotten(service, "short"))
+    assert names(address) == []
     assert forebay(*jobs).stdout == ""
     assert read(address, "short") == 8, "its name is free, and it begins anew"
 
 
-def test_each_tenant_forgets_its_own(fleet) -> None:
+def test_each_tenant_forgets_its_own(fleet, until: Callable[..., None]) -> None:
     tokens = fleet.folder / "tokens.json"
     a, b = (new_token(tokens, "client", tenant) for tenant in "ab")
     worker, admin = new_token(tokens, "worker"), new_token(tokens, "admin")
@@ -66,7 +59,7 @@ def test_each_tenant_forgets_its_own(fleet) -> None:
     with pytest.raises(fb.errors.PermissionDeniedError):
         fb.connect(address, token=a).forget("job", tenant="b")
     fb.connect(address, token=a).cancel("job")
-    fb.connect(address, token=a).forget("job")
+    until(lambda: is_forgotten(fb.connect(address, token=a), "job"))
     assert (names(address, token=a), names(address, token=b)) == ([], ["job"])
     with pytest.raises(fb.errors.ForebayError, match="no job"):
         fb.connect(address, token=a).forget("job")

@@ -62,11 +62,18 @@ def lent_bytes() -> int:
     """Returns the memory of the workers' arenas."""
     total = 0
     for worker in worker_pids():
-        for fd in Path(f"/proc/{worker}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                if os.readlink(fd).startswith("/memfd:forebay "):
-                    total += os.stat(fd).st_blocks * 512
+        # A process of a function of an earlier test may end meanwhile.
+        with contextlib.suppress(OSError):
+            for fd in os.listdir(f"/proc/{worker}/fd"):
+                total += lent_by(Path(f"/proc/{worker}/fd/{fd}"))
     return total
+
+
+def lent_by(fd: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        if os.readlink(fd).startswith("/memfd:forebay "):
+            return os.stat(fd).st_blocks * 512
+    return 0
 
 
 def worker_pids() -> list[int]:

@@ -13,7 +13,8 @@ READER = textwrap.dedent(
     """
     import sys, time
     import forebay as fb
-    ds = fb.range(60_000).shuffle().map(lambda row: {"x": row["id"]}, schema={"x": "int64"}).batch(100)
+    # Far longer than the test takes.
+    ds = fb.range(10**8).shuffle().map(lambda row: {"x": row["id"]}, schema={"x": "int64"}).batch(100)
     for batch in ds.distribute(sys.argv[1], job="ours", seed=3):
         if (batch["x"] < 0).any():
             print("foreign", flush=True)
@@ -24,7 +25,7 @@ READER = textwrap.dedent(
 
 
 def test_a_reader_gets_no_rows_of_the_job_that_has_its_number_now(tmp_path) -> None:
-    others = fb.range(60_000).shuffle().map(lambda row: {"x": -1 - row["id"]}, schema={"x": "int64"}).batch(100)
+    others = fb.range(10**8).shuffle().map(lambda row: {"x": -1 - row["id"]}, schema={"x": "int64"}).batch(100)
     with fb.up(workers=1, threads=1, state_dir=tmp_path / "state") as service:
         command = [sys.executable, "-c", READER, service.address]
         reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -28,7 +28,7 @@ def make_room(dispatcher: subprocess.Popen[str]) -> None:
 
 def failures(at: str) -> float:
     """Returns how many attempts to write the ledger have failed."""
-    with urllib.request.urlopen(f"http://{at}/metrics", timeout=10) as response:
+    with urllib.request.urlopen(f"http://{at}/metrics", timeout=90) as response:
         lines = response.read().decode().splitlines()
     return next(float(line.split()[-1]) for line in lines if line.startswith("forebay_ledger_write_failures_total"))
 
@@ -47,7 +47,7 @@ def test_jobs_wait_for_room_and_then_go_on_exactly(fleet, until, killed):
     reader.start()
     if killed:
         dispatcher.send_signal(signal.SIGKILL)
-        dispatcher.wait(30)
+        dispatcher.wait(90)
         fleet.start("dispatcher", "--listen", address, *options)
         dispatcher = fleet.processes[-1]
         fill(dispatcher)

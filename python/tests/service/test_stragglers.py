@@ -23,7 +23,7 @@ def test_splits_of_a_slow_worker_are_raced_and_the_stream_is_the_same(monkeypatc
     want = [(b["id"].tolist(), b["double"].tolist()) for b in ds.iter(seed=3)]
     with fb.up(workers=2, threads=1) as service:
         # Longer than the test takes: without speculative execution, the stream would wait for it.
-        monkeypatch.setenv(SLOW, "30")
+        monkeypatch.setenv(SLOW, "120")
         service.add_worker()
         monkeypatch.delenv(SLOW)
         until(lambda: len(service.workers()) == 3)
@@ -31,4 +31,4 @@ def test_splits_of_a_slow_worker_are_raced_and_the_stream_is_the_same(monkeypatc
         assert [(b["id"].tolist(), b["double"].tolist()) for b in it] == want
         (job,) = service.jobs()
         assert job.raced > 0
-        assert sorted(w.state for w in service.workers()) == ["idle", "idle", "slow"]
+        until(lambda: sorted(w.state for w in service.workers()) == ["idle", "idle", "slow"])

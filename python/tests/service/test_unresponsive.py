@@ -14,7 +14,7 @@ import forebay as fb
 import pytest
 
 #: Far less than the time limit of a store's read in these tests.
-SOON = 30
+SOON = 90
 
 
 #: A file of the server.

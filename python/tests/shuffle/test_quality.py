@@ -116,7 +116,7 @@ def test_the_command_measures_what_a_script_defines(tmp_path):
 
     def quality(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "forebay", "quality", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ)
+        return subprocess.run(command, capture_output=True, text=True, timeout=180, env=os.environ)
 
     done = quality(script, "--seed", 2)
     assert done.returncode == 0, done.stderr

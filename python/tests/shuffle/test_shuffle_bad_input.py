@@ -162,8 +162,8 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Iterator[Store]:
     store = Store()
     for key, value in {
         **credentials(store.url),
-        "FOREBAY_STORE_TIMEOUT": "5",
-        "FOREBAY_STORE_PATIENCE": "30",
+        "FOREBAY_STORE_TIMEOUT": "30",
+        "FOREBAY_STORE_PATIENCE": "180",
         "FOREBAY_CACHE": str(tmp_path / "cache"),
         "FOREBAY_CACHE_SOURCE": "off",
     }.items():

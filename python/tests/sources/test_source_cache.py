@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -18,6 +17,7 @@ from command_line.test_cli import forebay
 from faulty import FAULTS, Answer, FaultProxy, none
 from keeping import said
 from pipelines import name
+from source_streams import HARM, SOURCES, digest, pages
 
 E = fb.errors
 #: A page of a remote file.
@@ -65,31 +65,9 @@ def proxy(moto, bucket, monkeypatch):
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 
-SOURCES = {
-    "files": (lambda at: fb.from_files(f"{at}/*/*.bin").drop("path").shuffle(), "*/*.bin"),
-    "lines": (lambda at: fb.from_text(f"{at}/lines/*").shuffle(window=None), "lines/*"),
-    "lines, over windows": (lambda at: fb.from_text(f"{at}/lines/*").shuffle(window="256KiB"), "lines/*"),
-    "tar": (lambda at: fb.from_tar(f"{at}/shards/*.tar").shuffle(window=None), "shards/*.tar"),
-    "tar, over windows": (lambda at: fb.from_tar(f"{at}/shards/*.tar").shuffle(window="8KiB"), "shards/*.tar"),
-    "tar, as it lies": (lambda at: fb.from_tar(f"{at}/shards/*.tar"), "shards/*.tar"),
-    "parquet": (lambda at: fb.from_parquet(f"{at}/parquet/*.parquet").shuffle(), "parquet/*.parquet"),
-}
-
 
 def size(folder: Path, pattern: str) -> int:
     return sum(path.stat().st_size for path in folder.glob(pattern))
-
-
-def digest(batches) -> str:
-    """Of every value, its length, its column and its batch."""
-    seen = hashlib.sha256()
-    for batch in batches:
-        for column, values in batch.items():
-            seen.update(f"{column} {values.dtype} {values.shape}".encode())
-            for value in values:
-                data = value.encode() if isinstance(value, str) else bytes(value)
-                seen.update(f" {len(data)} ".encode() + data)
-    return seen.hexdigest()
 
 
 def reading(source: str, at: str, **options: object) -> str:
@@ -107,7 +85,7 @@ def start(source: str, at: str, before: str = "", epochs: int = 2, **variables: 
     script = f"""
         import json, sys
         sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-        from sources.test_source_cache import SOURCES, digest
+        from source_streams import SOURCES, digest
         it = SOURCES[{source!r}][0]({at!r}).batch(16).iter(seed=3, epochs={epochs})
         {before}
         said = digest(it)
@@ -123,10 +101,6 @@ def finish(process: subprocess.Popen) -> tuple[str, dict]:
     assert process.returncode == 0, err
     said, stats = out.splitlines()[-1].split(" ", 1)
     return said, json.loads(stats)
-
-
-def pages(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.pages"))
 
 
 # Once.
@@ -277,26 +251,13 @@ def test_a_dataset_whose_files_were_replaced_is_listed_anew_after_any_failure(mo
     assert [int(row["length"]) for row in lengths.optimize().iter()] == [8, 8, 8]
 
 
-HARM = {
-    "a bit": lambda path: path.write_bytes(flipped(path.read_bytes())),
-    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
-    "gone": lambda path: path.unlink(),
-}
-
-
-def flipped(data: bytes) -> bytes:
-    """Half of the pages are in the half that is spoilt."""
-    middle = len(data) // 2
-    return data[:middle] + bytes(byte ^ 1 for byte in data[middle : middle + 4096]) + data[middle + 4096 :]
-
-
 @pytest.mark.parametrize("harm", HARM)
 def test_what_is_damaged_in_mid_epoch_is_fetched_again(harm, proxy, bucket, folder, tmp_path):
     kept = tmp_path / "kept"
     want, _ = alone("files", bucket, FOREBAY_CACHE=kept)
     assert want == reading("files", str(folder))
     assert pages(kept)
-    before = f"""from sources.test_source_cache import HARM, pages, Path
+    before = f"""from source_streams import HARM, pages, Path
         def harmed(it):
             for i, batch in enumerate(it):
                 if i == 1:

@@ -48,7 +48,7 @@ impl PartOpening {
     ) -> Result<RowSource> {
         let Source::Combined(combined) = &stages.source else {
             let sizes = (window_rows, self.others);
-            return RowSource::open(&stages.source, index, self.page_cached.as_ref(), sizes, &self.environment);
+            return RowSource::open(stages, index, self.page_cached.as_ref(), sizes, &self.environment);
         };
         let other = || Error::internal("datasets that are read as one need their index and their plan");
         let (index, combination) = index.zip(combination).ok_or_else(other)?;

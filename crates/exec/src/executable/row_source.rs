@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_io::{Place, ReadOptions, ReadThrough, Reader, SourceIndex, WindowAnnouncement};
-use forebay_plan::{BlobId, LaneWindow, Source};
+use forebay_io::{Place, ReadOptions, ReadThrough, Reader, RowCondition, SourceIndex, WindowAnnouncement};
+use forebay_plan::{BlobId, LaneWindow, Source, Stages};
 
 use crate::cached::page_cached::PageCachedSource;
 use crate::executable::environment::Environment;
 use crate::executable::row_ids::{numbered, numbered_sample};
 use crate::ops::functions::{Functions, Pickle};
 use crate::ops::slices::Slices;
+use crate::table::Condition;
 
 /// The number of rows of a chunk that is read from a block of unknown length. It is a constant, because it determines
 /// the input of a batched function.
@@ -39,12 +40,13 @@ impl RowSource {
     /// Opens a source other than datasets that are read as one; remote files are read through the page cache, if there
     /// is one. `others` is the number of readers with which it shares memory and open files.
     pub(crate) fn open(
-        source: &Source,
+        stages: &Stages,
         index: Option<SourceIndex>,
         page_cached: Option<&PageCachedSource>,
         (window_rows, others): (u64, usize),
         env: &Environment,
     ) -> Result<Self> {
+        let source = &stages.source;
         let schema = Arc::new(source.schema()?);
         let pickle = |id: &BlobId| Ok::<_, Error>(Pickle { id: id.clone(), bytes: env.blobs.get(id)? });
         let functions = env.functions.clone();
@@ -58,7 +60,9 @@ impl RowSource {
                 let near = page_cached.map(|source| Arc::new(source.clone()) as Arc<dyn ReadThrough>);
                 let budget = env.memory.budget();
                 let budget = if others > 0 { budget.divided(others + 1) } else { budget };
-                let options = ReadOptions { near, window_rows, budget, others };
+                let condition = |of| Arc::new(Condition::new(of)) as Arc<dyn RowCondition>;
+                let conditions = stages.source_conditions().into_iter().map(condition).collect();
+                let options = ReadOptions { near, window_rows, budget, others, conditions };
                 Ok(RowSource::Files(forebay_io::open(source, index.clone(), env.blobs.as_ref(), options)?, index))
             }
         }

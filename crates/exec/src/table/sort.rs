@@ -39,7 +39,7 @@ pub fn sorted_rows(chunk: &Chunk, column: &str, descending: bool, threads: usize
     let rows = u32::try_from(chunk.num_rows()).map_err(|_| Error::invalid("sort: more than 2^32 rows"))?;
     let mut pairs: Vec<Pair> = (0..rows).map(|row| (first(row), row)).collect();
     match keys {
-        Keys::Numbers(_) => sort(&mut pairs, threads, Pair::cmp),
+        Keys::Numbers(_) => sort(&mut pairs, threads, |a, b| whole(*a).cmp(&whole(*b))),
         Keys::Texts(texts) => sort(&mut pairs, threads, |a, b| {
             let rest = || {
                 let order = texts.value(a.1 as usize).cmp(texts.value(b.1 as usize));
@@ -49,6 +49,11 @@ pub fn sorted_rows(chunk: &Chunk, column: &str, descending: bool, threads: usize
         }),
     }
     Ok(pairs.into_iter().map(|(_, row)| u64::from(row)).collect())
+}
+
+/// Returns a pair as one number of the same order, which is compared without a branch.
+fn whole((first, row): Pair) -> u128 {
+    u128::from(first) << 32 | u128::from(row)
 }
 
 enum Keys<'a> {

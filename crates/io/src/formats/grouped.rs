@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::Schema;
 use forebay_core::Result;
 use forebay_data::Field;
@@ -29,9 +30,16 @@ pub(crate) trait Grouped: Sized + Send + Sync {
     /// Returns the columns of the file, as its writer declared them.
     fn schema(&self) -> &Schema;
 
-    /// Decodes columns of a group, in batches of at most `rows` rows. An error ends them.
+    /// Decodes columns of a group, in batches of at most `rows` rows. An error ends them. With `kept`, which has one bit
+    /// for each row, of a format that reads column by column only the rows whose bit is set.
     ///
     /// # Errors
     /// Data when the group cannot be read; Exhausted when it states a size above the memory limit.
-    fn batches(&self, group: usize, wanted: &[Field], rows: usize) -> Result<Self::Batches>;
+    fn batches(
+        &self,
+        group: usize,
+        wanted: &[Field],
+        rows: usize,
+        kept: Option<&BooleanBuffer>,
+    ) -> Result<Self::Batches>;
 }

@@ -4,6 +4,7 @@
 
 mod blocks;
 mod bytes;
+mod condition;
 pub(crate) mod files;
 pub(crate) mod frames;
 mod groups;
@@ -19,6 +20,7 @@ mod unpacked;
 pub(crate) mod windows;
 
 pub(crate) use bytes::pool::Pool;
+pub use condition::RowCondition;
 pub(crate) use groups::Groups;
 pub use options::ReadOptions;
 pub use reader::{Chunks, Place, Reader, WindowAnnouncement};

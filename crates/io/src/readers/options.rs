@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use forebay_data::MemoryBudget;
 
+use super::condition::RowCondition;
 use crate::store::ReadThrough;
 
 /// Options for reading a source.
@@ -18,4 +19,7 @@ pub struct ReadOptions {
     pub budget: MemoryBudget,
     /// With how many other readers this one shares the limit of open files. Default: none.
     pub others: usize,
+    /// The conditions that rows must meet, in order: a reader may leave out other rows. Only the reader of Parquet files
+    /// does. Default: none.
+    pub conditions: Vec<Arc<dyn RowCondition>>,
 }

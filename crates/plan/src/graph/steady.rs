@@ -6,9 +6,21 @@ use forebay_core::Result;
 
 use super::Graph;
 use crate::ops::{Class, Op};
-use crate::source::Source;
+use crate::source::{Combining, Source};
 
 impl Graph {
+    /// Returns whether its stream differs between seeds or epochs: it shuffles, mixes, or an op draws random numbers.
+    pub fn is_random(&self) -> bool {
+        let of_source = match &self.source {
+            Source::Combined(combined) => {
+                matches!(combined.how, Combining::Mix { .. })
+                    || combined.parts.iter().any(|part| part.graph.is_random())
+            }
+            _ => false,
+        };
+        of_source || self.nodes.iter().any(|node| node.op.is_random())
+    }
+
     /// Returns the name of an op, or of a source, by which a column has other values, or another order, with another seed
     /// or in another epoch. `None`: it never has.
     ///

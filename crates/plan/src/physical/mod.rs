@@ -2,7 +2,7 @@
 //!
 //! - `stages`: a graph divided into epoch plan, split and tail; `steps`: the ops in it
 //! - `divide`: the rule that divides a graph; `counting`, `fusion`, `late_batch`: its parts
-//! - `projection`: the columns that are read from the source
+//! - `projection`: the columns that are read from the source; `source_conditions`: the rows of it that are needed
 //! - `cache_point`: the ops before `cache()`, their name, and the candidates of `autocache()`
 //! - `cache_bypass`: the fused ops of rows that do not fit into a full cache
 //! - `boundary`: the placement boundaries between worker and consumer
@@ -20,5 +20,6 @@ pub(crate) mod op_counters;
 pub(crate) mod op_label;
 mod projection;
 pub(crate) mod sizing;
+pub(crate) mod source_conditions;
 pub(crate) mod stages;
 pub(crate) mod steps;

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import forebay
 from forebay import _native
 from forebay._src.command_line.commands import COMMANDS, EXITS
-from forebay._src.command_line.quality import quality_file
 from forebay.errors import ForebayError, NotFoundError
 
 if TYPE_CHECKING:
@@ -97,6 +96,8 @@ def explain_file(file: os.PathLike[str], splits: bool, json: bool) -> str:
 
 def quality(arguments: list[str]) -> int:
     """Runs `forebay quality`, and returns its exit code."""
+    from forebay._src.command_line.quality import quality_file
+
     parser = argparse.ArgumentParser(
         prog="forebay quality",
         description="Measure how well the datasets of a Python script are shuffled. Reads their sources twice.",

@@ -66,7 +66,7 @@ class LocalIteration:
 
     def letters(self) -> DeadLetters | None:
         """Returns the dead letters, named after the dataset."""
-        name = self.pipeline.dataset_id[:12]
+        name = self.pipeline.dataset_id[:12] if self.tolerance.on_error == "quarantine" else ""
         return self.tolerance.letters(self.pipeline, self.seed, name, self.consumers)
 
     def identity(self) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING
 
 from forebay._src.functions.pickling import is_installed
-from forebay._src.random_ops import is_random
 from forebay._src.site import is_package
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def note_start(pipeline: _native.Pipeline, options: tuple[Hashable, ...], write:
     """
     frame, level = _own_frame()
     place = _place(frame)
-    if _is_new(_begun, (*place, pipeline.dataset_id, *options), frame.f_code) or not is_random(pipeline):
+    if _is_new(_begun, (*place, pipeline.dataset_id, *options), frame.f_code) or not pipeline.is_random:
         return
     if _is_new(_warned, place, frame.f_code):
         message = f"this begins epoch 0 again and yields the same batches as before: {write}"
@@ -71,7 +70,7 @@ def note_start(pipeline: _native.Pipeline, options: tuple[Hashable, ...], write:
 def note_loader(pipeline: _native.Pipeline) -> None:
     """Warns if a `DataLoader` of PyTorch reads a dataset with random ops by index."""
     torch = sys.modules.get("torch.utils.data")
-    if torch is None or not _is_called_by("torch.utils.data._utils.fetch") or not is_random(pipeline):
+    if torch is None or not _is_called_by("torch.utils.data._utils.fetch") or not pipeline.is_random:
         return
     worker = torch.get_worker_info()
     if worker is not None and worker.id > 0:

@@ -21,7 +21,7 @@ import forebay as fb
 from forebay._src.selftest.etcd import Etcd
 from forebay._src.selftest.relay import Relay, free_port
 
-START_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 90.0
 END_SECONDS_MAX = 5.0
 LOOK_SECONDS = 0.01
 

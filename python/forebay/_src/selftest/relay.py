@@ -7,16 +7,25 @@ worse than the death of a process.
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import threading
 
 CHUNK_BYTES = 1 << 16
+PORTS = (10_000, 32_768)
+PORT_TRIES_MAX = 1000
 
 
 def free_port() -> int:
-    """Returns a port that no process listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """Returns a port that no process listens on, for a process that starts later.
+
+    The system gives such a port to no other process: it takes those of connections, and those of port 0, from 32768 on.
+    """
+    dice = random.SystemRandom()
+    for _ in range(PORT_TRIES_MAX):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port := dice.randrange(*PORTS))):
+            return port
+    raise OSError("no port is free")
 
 
 class Relay:

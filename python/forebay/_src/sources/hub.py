@@ -6,13 +6,14 @@ import json
 import os
 import re
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forebay._src.site import site
 from forebay.errors import ForebayError, InvalidPipelineError, MissingFileError, UnavailableError
+
+if TYPE_CHECKING:
+    import urllib.request
 
 _ADDRESS = re.compile(r"hf://datasets/([^/@]+)/([^/@]+)(?:@(refs/(?:convert|pr)/[^/]+|[^/]+))?(/.*)?", re.DOTALL)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -57,6 +58,8 @@ def _pinned(path: str, op: str, known: dict[tuple[str, str], str]) -> str:
 
 def _commit_of(repository: str, revision: str, path: str, op: str) -> str:
     """Asks the hub for the commit of a branch, a tag or a reference."""
+    import urllib.request
+
     endpoint = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
     url = f"{endpoint}/api/datasets/{repository}/revision/{urllib.parse.quote(revision, safe='')}?expand=sha"
     if not url.startswith(("http://", "https://")):
@@ -76,6 +79,9 @@ def _commit_of(repository: str, revision: str, path: str, op: str) -> str:
 
 
 def _answer(request: urllib.request.Request, path: str, op: str) -> bytes:
+    import urllib.error
+    import urllib.request
+
     seen = ""
     for attempt in range(_ATTEMPTS):
         if attempt:

@@ -33,6 +33,7 @@ mod value;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray};
+use arrow_buffer::BooleanBuffer;
 use forebay_core::{Error, Result};
 use forebay_data::Chunk;
 use forebay_plan::{Binary, Call, Expr, Unary};
@@ -56,12 +57,21 @@ pub fn evaluate(expr: &Expr, chunk: &Chunk) -> Result<ArrayRef> {
 /// # Errors
 /// As [`evaluate`]; Invalid when the predicate is not one bool for each row.
 pub fn filter(predicate: &Expr, chunk: &Chunk) -> Result<Chunk> {
+    chunk.filter(&BooleanArray::new(truths(predicate, chunk, false)?, None))
+}
+
+/// Returns one bit for each row: whether `predicate` is true, or missing where `or_missing`.
+///
+/// # Errors
+/// As [`filter`].
+pub(super) fn truths(predicate: &Expr, chunk: &Chunk, or_missing: bool) -> Result<BooleanBuffer> {
     let rows = chunk.num_rows();
-    let keep = match branches::computed(predicate, chunk)? {
-        Value::Numbers(truth) => logic::mask(truth, rows)?,
-        _ => return Err(Error::invalid(format!("filter needs a truth value for each row, not {predicate}"))),
+    let Value::Numbers(truth) = branches::computed(predicate, chunk)? else {
+        return Err(Error::invalid(format!("filter needs a truth value for each row, not {predicate}")));
     };
-    chunk.filter(&BooleanArray::new(keep, None))
+    let missing = truth.nulls.as_ref().filter(|_| or_missing).map(|known| !known.inner());
+    let stays = logic::mask(truth, rows)?;
+    Ok(missing.map_or_else(|| stays.clone(), |missing| &stays | &missing))
 }
 
 fn value(expr: &Expr, chunk: &Chunk, needed: Needed) -> Result<Value> {

@@ -49,6 +49,11 @@ impl Lack {
         Self { row: self.row + rows, ..self }
     }
 
+    /// Returns the same for another place of the row.
+    pub(crate) fn at(self, row: usize) -> Self {
+        Self { row, ..self }
+    }
+
     /// Returns the error for the reader of the row.
     pub(crate) fn error(self, field: &Field) -> Error {
         let name = &field.name;

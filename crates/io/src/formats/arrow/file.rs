@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
-use arrow_buffer::Buffer;
+use arrow_buffer::{BooleanBuffer, Buffer};
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{FileDecoder, read_footer_length};
 use arrow_ipc::{Block, MetadataVersion, root_as_footer};
@@ -232,7 +232,7 @@ impl Grouped for File {
         &self.head.schema
     }
 
-    fn batches(&self, group: usize, _wanted: &[Field], rows: usize) -> Result<Batches> {
+    fn batches(&self, group: usize, _wanted: &[Field], rows: usize, _kept: Option<&BooleanBuffer>) -> Result<Batches> {
         Ok(Batches { batch: self.batch(group)?, row: 0, rows: rows.max(1) })
     }
 }

@@ -7,12 +7,13 @@ mod statistics;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::Schema as ArrowSchema;
 use forebay_core::{Error, Result, expect_panics};
 use forebay_data::Field;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
 };
 use parquet::basic::CompressionCodec;
 use parquet::file::metadata::RowGroupMetaData;
@@ -92,8 +93,14 @@ impl File {
         self.footer.metadata().row_groups().iter().map(|g| u64::try_from(g.num_rows()).unwrap_or(0)).collect()
     }
 
-    /// Opens a row group: reads the bytes of the wanted columns, and decodes them on demand.
-    fn group(&self, group: usize, wanted: &[Field], batch_rows: usize) -> Result<Batches> {
+    /// Opens a row group: reads the bytes of the wanted columns, and decodes them, or the `kept` rows of them, on demand.
+    fn group(
+        &self,
+        group: usize,
+        wanted: &[Field],
+        batch_rows: usize,
+        kept: Option<&BooleanBuffer>,
+    ) -> Result<Batches> {
         let uri = self.object.uri();
         let leaves = self.leaves(wanted);
         let blame = |e: Error| e.with("file", uri).with("row group", group);
@@ -105,11 +112,14 @@ impl File {
         let bytes = guarded(uri, || Ranges::of_group(self.object.clone(), metadata, group, &mask)).map_err(blame)?;
         let rows = decoded::rows_max(uri, &bytes, head, &leaves).map_err(blame)?.min(batch_rows).max(1);
         let reader = guarded(uri, || {
-            ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.footer.clone())
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.footer.clone())
                 .with_row_groups(vec![group])
                 .with_projection(mask)
-                .with_batch_size(rows)
-                .build()
+                .with_batch_size(rows);
+            match kept {
+                Some(kept) => builder.with_row_selection(RowSelection::from_boolean_buffer(kept.clone())).build(),
+                None => builder.build(),
+            }
         });
         let total = decoded::Total::new(head, &leaves);
         Ok(Batches { object: self.object.clone(), group, reader: Some(reader.map_err(blame)?), total })
@@ -161,8 +171,8 @@ impl Grouped for File {
         self.footer.schema()
     }
 
-    fn batches(&self, group: usize, wanted: &[Field], rows: usize) -> Result<Batches> {
-        self.group(group, wanted, rows)
+    fn batches(&self, group: usize, wanted: &[Field], rows: usize, kept: Option<&BooleanBuffer>) -> Result<Batches> {
+        self.group(group, wanted, rows, kept)
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use forebay_core::{Error, Result};
 
 use super::packed::Packed;
+use super::selected::{Kept, Selected};
 use crate::formats::arrow::Column;
 
 /// A group that is decoded or being decoded. A part is a `P`.
@@ -16,6 +17,8 @@ pub(super) struct Group<P> {
     state: Mutex<Decoding<P>>,
     /// Signalled when the last part is decoded.
     done: Condvar,
+    /// The rows that meet conditions: the first thread that decodes a part finds them, and the others wait for it.
+    selected: OnceLock<Result<Selected>>,
     /// The number of rows that were taken.
     taken: AtomicUsize,
 }
@@ -30,12 +33,20 @@ struct Decoding<P> {
 pub(super) struct Decoded {
     pub(super) columns: Vec<Column>,
     pub(super) packed: Option<Packed>,
+    /// The rows of the group that are in it; `None`: all.
+    pub(super) kept: Option<Arc<Kept>>,
 }
 
 impl<P> Default for Group<P> {
     fn default() -> Self {
         let state = Mutex::new(Decoding { parts: Vec::new(), all: None });
-        Self { next: AtomicUsize::new(0), state, done: Condvar::new(), taken: AtomicUsize::new(0) }
+        Self {
+            next: AtomicUsize::new(0),
+            state,
+            done: Condvar::new(),
+            selected: OnceLock::new(),
+            taken: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -78,6 +89,11 @@ impl<P> Group<P> {
             self.done.notify_all();
             return true;
         }
+    }
+
+    /// Returns the rows that meet conditions, found by `select` once.
+    pub(super) fn selected(&self, select: impl FnOnce() -> Result<Selected>) -> Result<&Selected> {
+        self.selected.get_or_init(|| guarded(select)).as_ref().map_err(Clone::clone)
     }
 
     /// Waits until the group is decoded. Returns the error of the first part that failed.

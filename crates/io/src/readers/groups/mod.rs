@@ -4,6 +4,7 @@
 mod group;
 mod packed;
 mod parts;
+mod selected;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -18,6 +19,7 @@ use forebay_plan::Merged;
 use super::blocks::Blocks;
 use super::bytes::lru::Lru;
 use super::bytes::pool::Pool;
+use super::condition::RowCondition;
 use super::reader::{Chunks, Place, Reader, block_ids, check, ids};
 use crate::formats::arrow::{self, Column};
 use crate::formats::grouped::Grouped;
@@ -47,6 +49,8 @@ pub(crate) struct Groups<F> {
     pub(super) layout: Option<Layout>,
     /// Where packed rows are allocated, and the columns made of them.
     pub(super) memory: Memory,
+    /// The conditions that rows must meet to be decoded.
+    pub(super) conditions: Vec<Arc<dyn RowCondition>>,
 }
 
 impl<F: Grouped> Groups<F> {
@@ -57,7 +61,7 @@ impl<F: Grouped> Groups<F> {
         schema: Arc<Schema>,
         (merged, empty_lists): (Option<Merged>, Vec<String>),
         pool: Pool,
-        window_rows: u64,
+        (window_rows, conditions): (u64, Vec<Arc<dyn RowCondition>>),
     ) -> Self {
         let layout = (window_rows > 0).then(|| Layout::new(schema.fields()));
         let largest = || pool.index.block_starts().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
@@ -67,7 +71,12 @@ impl<F: Grouped> Groups<F> {
         };
         let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(kept)));
         let memory = layout.as_ref().map_or_else(Memory::default, |_| Memory::reused());
-        Self { schema, merged, empty_lists, pool, footers, groups, largest: AtomicUsize::new(0), layout, memory }
+        let is_here = |condition: &Arc<dyn RowCondition>| {
+            F::BY_COLUMN && condition.columns().iter().all(|name| schema.position(name).is_some())
+        };
+        let conditions = conditions.into_iter().filter(is_here).collect();
+        let largest = AtomicUsize::new(0);
+        Self { schema, merged, empty_lists, pool, footers, groups, largest, layout, memory, conditions }
     }
 
     pub(super) fn file(&self, file: usize) -> Result<Arc<F>> {
@@ -126,7 +135,7 @@ impl<F: Grouped> Groups<F> {
     }
 
     fn help(&self, block: u64, group: &Arc<Group<Part>>) -> Result<()> {
-        let parts = Parts { of: self, block, rows: self.block_len(block)? };
+        let parts = Parts { of: self, group, block, rows: self.block_len(block)? };
         if !group.help(parts.count(), |part| parts.decode(part), |decoded| parts.join(decoded)) {
             return Ok(());
         }
@@ -198,9 +207,13 @@ impl<F: Grouped> Groups<F> {
             self.chunk(ids.clone(), &Blocks::of(&ids))
         };
         let sorted = places.chunk_by(|a, b| block(a) == block(b)).map(of_block).collect::<Result<Vec<_>>>()?;
-        let mut back = vec![0; places.len()];
-        (0..).zip(&places).for_each(|(at, place)| back[*place as usize] = at);
-        Chunk::concat(&sorted)?.take(&back)
+        let sorted = Chunk::concat(&sorted)?;
+        // A chunk has its rows in the order in which they were requested, without the rows that were left out.
+        let mut left = sorted.ids().iter().peekable();
+        places.retain(|place| left.next_if(|id| **id == ids[*place as usize]).is_some());
+        let mut back: Vec<u32> = (0..places.len() as u32).collect();
+        back.sort_by_key(|at| places[*at as usize]);
+        sorted.take(&back)
     }
 
     /// Takes the rows of the window that ends, and drops it before the next one is decoded, which reuses its memory.
@@ -209,12 +222,14 @@ impl<F: Grouped> Groups<F> {
         Chunk::concat(&[chunk(ends)?, chunk(begins)?])
     }
 
-    /// Returns rows of these blocks.
+    /// Returns rows of these blocks, without the rows that were left out.
     fn chunk(&self, ids: Arc<[RowId]>, blocks: &Blocks) -> Result<Chunk> {
         let (begun, groups) = self.groups(&blocks.numbers)?;
-        let lack = |id: &RowId| self.lack(&groups[blocks.place(*id)].columns, id.sample.row() as usize, *id);
+        let wanted = ids.clone();
+        let (ids, rows) = kept_rows(ids, blocks, &groups);
+        let lack = |(id, &(group, row)): (&RowId, &(usize, usize))| self.lack(&groups[group].columns, row, *id);
         if !groups.iter().all(|group| is_complete(&group.columns))
-            && let Some(error) = ids.iter().find_map(lack)
+            && let Some(error) = ids.iter().zip(&rows).find_map(lack)
         {
             return Err(error);
         }
@@ -228,21 +243,18 @@ impl<F: Grouped> Groups<F> {
                 );
             }
             [one] if one.packed.is_none() => {
-                let one = &one.columns;
-                let rows: Vec<usize> = ids.iter().map(|id| id.sample.row() as usize).collect();
-                let first = rows[0];
-                let in_order = rows.iter().zip(first..).all(|(&a, b)| a == b);
+                let first = rows.first().map_or(0, |(_, row)| *row);
+                let in_order = rows.iter().zip(first..).all(|(&(_, row), at)| row == at);
+                let places: Vec<usize> = if in_order { Vec::new() } else { rows.iter().map(|(_, row)| *row).collect() };
                 let take = |(i, f): (usize, &Field)| match in_order {
-                    true => Ok(one[i].values.slice(first, rows.len())),
-                    false => rows::take(&f.kind, &one[i].values, &rows),
+                    true => Ok(one.columns[i].values.slice(first, rows.len())),
+                    false => rows::take(&f.kind, &one.columns[i].values, &places),
                 };
                 fields.enumerate().map(take).collect::<Result<_>>()?
             }
             groups => {
-                let at = |id: &RowId| (blocks.place(*id), id.sample.row() as usize);
-                let rows: Vec<_> = ids.iter().map(at).collect();
                 let columns = self.take(groups, &rows)?;
-                self.note_taken(&blocks.numbers, &begun, &rows);
+                self.note_taken(&blocks.numbers, &begun, wanted.iter().map(|id| blocks.place(*id)));
                 columns
             }
         };
@@ -251,12 +263,12 @@ impl<F: Grouped> Groups<F> {
 
     /// Drops the groups of a shuffle over windows whose rows were all taken: an epoch has each row once. If rows were
     /// taken twice, a group that was dropped too early is decoded again.
-    fn note_taken(&self, blocks: &[u64], groups: &[Arc<Group<Part>>], rows: &[(usize, usize)]) {
+    fn note_taken(&self, blocks: &[u64], groups: &[Arc<Group<Part>>], rows: impl Iterator<Item = usize>) {
         if self.layout.is_none() || groups.is_empty() {
             return;
         }
         let mut counts = vec![0; groups.len()];
-        rows.iter().for_each(|&(group, _)| counts[group] += 1);
+        rows.for_each(|group| counts[group] += 1);
         for ((&block, group), count) in blocks.iter().zip(groups).zip(counts) {
             if self.block_len(block).is_ok_and(|len| group.take(count) >= len) {
                 let mut kept = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
@@ -288,6 +300,23 @@ impl<F: Grouped> Groups<F> {
         let loss = |(row, error): (&RowId, Option<Error>)| Some(Loss { row: *row, error: error?, record: None });
         Ok(kept.with_losses(ids.iter().zip(lost).filter_map(loss).collect()))
     }
+}
+
+/// Returns the rows that were not left out, and the place of each: its group's index in `groups`, and its place in that
+/// group.
+fn kept_rows(ids: Arc<[RowId]>, blocks: &Blocks, groups: &[Arc<Decoded>]) -> (Arc<[RowId]>, Vec<(usize, usize)>) {
+    let at = |id: &RowId| (blocks.place(*id), id.sample.row() as usize);
+    if groups.iter().all(|group| group.kept.is_none()) {
+        let rows = ids.iter().map(at).collect();
+        return (ids, rows);
+    }
+    let kept = |id: &RowId| {
+        let (group, row) = at(id);
+        let place = groups[group].kept.as_ref().map_or(Some(row), |kept| kept.place(row));
+        place.map(|place| (*id, (group, place)))
+    };
+    let (ids, rows): (Vec<_>, Vec<_>) = ids.iter().filter_map(kept).unzip();
+    (ids.into(), rows)
 }
 
 /// Says whether all rows of these columns are complete.
@@ -339,7 +368,7 @@ impl<F: Grouped> Reader for Groups<F> {
             return Ok(Box::new(std::iter::empty()));
         }
         let mut batches =
-            self.file(file)?.batches(group, self.schema.fields(), rows.min(total).clamp(1, BATCH_ROWS_MAX))?;
+            self.file(file)?.batches(group, self.schema.fields(), rows.min(total).clamp(1, BATCH_ROWS_MAX), None)?;
         let (mut row, mut over) = (0u64, false);
         Ok(Box::new(std::iter::from_fn(move || {
             if over {

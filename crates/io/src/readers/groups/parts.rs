@@ -7,8 +7,9 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Field, Schema};
 
 use super::Groups;
-use super::group::Decoded;
+use super::group::{Decoded, Group};
 use super::packed::{Filling, Layout, Packed, Segment};
+use super::selected::Kept;
 use crate::fail;
 use crate::formats::arrow::{self, Column, Lack};
 use crate::formats::grouped::Grouped;
@@ -29,6 +30,7 @@ pub(super) enum Part {
 /// The parts of a block of `rows` rows.
 pub(super) struct Parts<'a, F> {
     pub(super) of: &'a Groups<F>,
+    pub(super) group: &'a Group<Part>,
     pub(super) block: u64,
     pub(super) rows: usize,
 }
@@ -37,10 +39,15 @@ impl<'a, F: Grouped> Parts<'a, F> {
     /// Returns the layout, if rows are packed as they are decoded. Memory is allocated for all of them first, so they
     /// must be few enough.
     fn streamed(&self) -> Option<&'a Layout> {
-        self.of.layout.as_ref().filter(|_| F::BY_COLUMN && self.rows <= BATCH_ROWS_MAX)
+        self.of.layout.as_ref().filter(|_| F::BY_COLUMN && self.rows <= BATCH_ROWS_MAX && !self.is_selected())
     }
 
-    fn fields(&self) -> &'a [Field] {
+    /// Says whether only the rows that meet conditions are decoded.
+    fn is_selected(&self) -> bool {
+        !self.of.conditions.is_empty()
+    }
+
+    pub(super) fn fields(&self) -> &'a [Field] {
         self.of.schema.fields()
     }
 
@@ -55,6 +62,7 @@ impl<'a, F: Grouped> Parts<'a, F> {
     /// Decodes a part.
     pub(super) fn decode(&self, part: usize) -> Result<Part> {
         let field = match self.streamed() {
+            None if self.is_selected() => return self.selected(part, self.group.selected(|| self.select())?),
             None if F::BY_COLUMN => part,
             None => return self.columns(self.fields()),
             Some(layout) => match layout.segments.get(part) {
@@ -83,11 +91,16 @@ impl<'a, F: Grouped> Parts<'a, F> {
                 Part::Segment(bytes, lacks) => segments.push((bytes, lacks)),
             }
         }
+        let kept = match self.is_selected() {
+            true => Some(self.group.selected(|| self.select())?.kept.clone()),
+            false => None,
+        };
         match &self.of.layout {
-            None => Ok(Decoded { columns, packed: None }),
+            None => Ok(Decoded { columns, packed: None, kept }),
             Some(layout) if segments.is_empty() => {
-                let packed = layout.pack(self.fields(), &mut columns, self.rows, &self.of.memory)?;
-                Ok(Decoded { columns, packed: Some(packed) })
+                let rows = kept.as_ref().map_or(self.rows, |kept| kept.count());
+                let packed = layout.pack(self.fields(), &mut columns, rows, &self.of.memory)?;
+                Ok(Decoded { columns, packed: Some(packed), kept })
             }
             Some(layout) => Ok(assembled(layout, self.fields(), segments, columns)),
         }
@@ -95,13 +108,19 @@ impl<'a, F: Grouped> Parts<'a, F> {
 
     /// Decodes columns as a whole.
     fn columns(&self, fields: &[Field]) -> Result<Part> {
+        self.decoded(fields, None).map(Part::Columns)
+    }
+
+    /// Decodes columns, or the `kept` rows of them.
+    pub(super) fn decoded(&self, fields: &[Field], kept: Option<&Kept>) -> Result<Vec<Column>> {
         let (file, group) = self.of.pool.index.file_of(self.block);
         let (uri, schema) = (self.of.uri(file), Schema::new(fields.to_vec())?);
-        let batches = self.of.file(file)?.batches(group, fields, self.rows.min(BATCH_ROWS_MAX))?;
+        let (rows, bits) = (kept.map_or(self.rows, Kept::count), kept.map(Kept::bits));
+        let batches = self.of.file(file)?.batches(group, fields, self.rows.min(BATCH_ROWS_MAX), bits)?;
         let batches = batches.collect::<Result<Vec<_>>>()?;
-        let batch = joined(&batches)?.filter(|batch| batch.num_rows() == self.rows);
+        let batch = joined(&batches)?.filter(|batch| batch.num_rows() == rows);
         let batch = batch.ok_or_else(|| short::<F>(uri, group))?;
-        located::<F>((&schema, &self.of.empty_lists), uri, group, &batch).map(Part::Columns)
+        located::<F>((&schema, &self.of.empty_lists), uri, group, &batch)
     }
 
     /// Decodes the columns of a segment together, some rows at a time, and packs them.
@@ -110,7 +129,7 @@ impl<'a, F: Grouped> Parts<'a, F> {
         let (uri, opened) = (self.of.uri(file), self.of.file(file)?);
         let open = |field: usize| -> Result<_> {
             let field = std::slice::from_ref(&self.fields()[field]);
-            Ok((Schema::new(field.to_vec())?, opened.batches(group, field, STEP_ROWS)?))
+            Ok((Schema::new(field.to_vec())?, opened.batches(group, field, STEP_ROWS, None)?))
         };
         let mut readers = segment.fields().map(open).collect::<Result<Vec<_>>>()?;
         let mut filling = Filling::new(segment, self.fields(), self.rows, &self.of.memory);
@@ -148,7 +167,7 @@ fn assembled(
         segment.fields().zip(lacks).for_each(|(field, lacks)| columns[field].lacks = lacks);
         packed.push(bytes);
     }
-    Decoded { columns, packed: Some(Packed(packed)) }
+    Decoded { columns, packed: Some(Packed(packed)), kept: None }
 }
 
 /// Makes one batch of several.

@@ -126,9 +126,10 @@ pub(super) fn are_named(source: &Source, index: &Inner) -> bool {
 pub(super) fn open_groups<F: Grouped + 'static>(source: &Source, opening: Opening<'_>) -> Result<Arc<dyn Reader>> {
     let Opening { schema, index, options, .. } = opening;
     partitioned::over(source, schema, index, |schema, index| {
-        let window_rows = options.window_rows;
+        let (window_rows, conditions) = (options.window_rows, options.conditions.clone());
         let pool = crate::readers::Pool::new(index, options);
-        Arc::new(Groups::<F>::new(schema, (source.merged().cloned(), source.empty_lists().to_vec()), pool, window_rows))
+        let nulls = (source.merged().cloned(), source.empty_lists().to_vec());
+        Arc::new(Groups::<F>::new(schema, nulls, pool, (window_rows, conditions)))
     })
 }
 
