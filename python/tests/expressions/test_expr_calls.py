@@ -11,37 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from computed_columns import ROWS, computed, each, texts
 
 E = fb.errors
-LETTERS = ["a", "B", "z", " ", "\t", "é", "É", "Σ", "ß", "日", "🐟", "-", "1", "\x1c", "ab", "İ"]
-ROWS = 300
-
-
-def texts(seed: int, missing: float = 0.2) -> list[str | None]:
-    rng = random.Random(seed)
-    some = ["".join(rng.choices(LETTERS, k=rng.randrange(8))) for _ in range(ROWS)]
-    return [None if rng.random() < missing else text for text in some]
 
 
 def ascii_texts(seed: int) -> list[str]:
     """Chunks in which all characters are ASCII and none is missing are computed another way."""
     rng = random.Random(seed)
     return ["".join(rng.choices("aBz-_1 \x00", k=rng.randrange(8))) for _ in range(ROWS)]
-
-
-def computed(column: list, expr: fb.Expr, name: str = "x") -> list:
-    rows = fb.from_dict({name: column}).with_column("y", expr).batch(64).iter()
-    out: list = []
-    for batch in rows:
-        y = batch["y"]
-        out += [
-            None if m else v for v, m in zip(y.tolist(), np.ma.getmaskarray(y).reshape(len(y), -1).any(1), strict=True)
-        ]
-    return out
-
-
-def each(function, column: list) -> list:
-    return [None if value is None else function(value) for value in column]
 
 
 X = fb.col("x")

@@ -8,39 +8,10 @@ import random
 import forebay as fb
 import numpy as np
 import pytest
+from documents import N, documents, lengths, row_of
 from pipelines import fingerprint, name
 
 E = fb.errors
-N = 53
-SCHEMA = {
-    "id": "int64",
-    "ids": ("int32", (None,)),
-    "boxes": ("float32", (None, 4)),
-    "text": "string",
-}
-
-
-def lengths(i: int) -> tuple[int, int]:
-    rng = random.Random(i)
-    return rng.choice([0, 1, 3, 7, 20]), rng.randrange(4)
-
-
-def row_of(i: int) -> dict:
-    ids, boxes = lengths(i)
-    return {
-        "id": i,
-        "ids": np.arange(1, ids + 1, dtype=np.int32) * i,
-        "boxes": np.full((boxes, 4), i / 2, np.float32),
-        "text": "x" * ids,
-    }
-
-
-def fill(row):
-    return row_of(int(row["id"]))
-
-
-def documents() -> fb.Dataset:
-    return fb.range(N).map(fill, schema=SCHEMA)
 
 
 def padded(arrays: list[np.ndarray], value: float, length: int | None = None, multiple: int = 1) -> np.ndarray:

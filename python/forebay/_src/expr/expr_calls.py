@@ -98,7 +98,6 @@ class TextFunctions(_Functions):
 
     @explained(
         regex="leave it out: text is one, letter by letter; search(pattern) takes patterns",
-        literal="leave it out: text is one, letter by letter; search(pattern) takes patterns",
     )
     def contains(self, text: str) -> Expr:
         """Whether this text is in it, letter by letter; `search` takes patterns.

@@ -83,6 +83,7 @@ impl Pattern {
     /// # Errors
     /// Invalid when the pattern is not valid, or the replacement names no group of it.
     pub fn replacement(&self, new: &str) -> Result<Replacement> {
+        self.regex()?;
         let mut parts = Vec::new();
         let mut text = String::new();
         let mut rest = new.chars().peekable();
