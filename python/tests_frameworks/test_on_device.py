@@ -46,8 +46,9 @@ def test_ragged_columns_are_tensors_that_move_together(device):
     assert ids.device == ids.offsets.device == torch.device(device or "cpu", 0 if device == "cuda" else None)
     assert (ids.values.dtype, ids.offsets.dtype) == (torch.int64, torch.int32)
     assert (ids.tolist(), found.tolist()) == (rows[:3], [box.tolist() for box in boxes[:3]])
-    nested = torch.nested.nested_tensor([torch.tensor(row) for row in rows[:3]], layout=torch.jagged, device=ids.device)
-    assert torch.equal(ids.to_nested().to_padded_tensor(7), nested.to_padded_tensor(7))
+    of = [torch.tensor(row, dtype=torch.int64, device=ids.device) for row in rows[:3]]
+    nested = torch.nested.nested_tensor(of, layout=torch.jagged)
+    assert [row.tolist() for row in (ids.to_nested() * 2).unbind()] == [[2 * i for i in row] for row in rows[:3]]
     assert torch.equal(ids.to_padded(7), nested.to_padded_tensor(7))
     weights = torch.rand(9, 3, device=ids.device)
     bags = torch.nn.functional.embedding_bag(ids.values.int(), weights, ids.offsets[:-1])
