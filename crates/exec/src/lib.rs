@@ -108,6 +108,7 @@ pub use tail::delivery::{Delivery, Span};
 pub use tail::merge::Merge;
 pub use tail::position::{MixPosition, PartPosition, Position, Unpacked};
 pub use tail::saved_state::SavedState;
+pub use threads::STACK_BYTES;
 pub use threads::cpu_time::{HelperGuard, ThreadCpuTime, count_helper};
 pub use threads::preemption::{Preemption, add_waited, set_preemption, waited};
 pub use threads::row_pool::RowPool;

@@ -10,6 +10,7 @@ import numpy as np
 from forebay.errors import InvalidPipelineError
 
 _Self = TypeVar("_Self", bound="Ragged")
+_FORM = "give one offset more than lists: [0, 1, 4] for lists of 1 and 3 values"
 
 
 class Ragged:
@@ -39,12 +40,14 @@ class Ragged:
     offsets: Any
 
     def __init__(self, values: Any, offsets: Any) -> None:
-        self.values, self.offsets = np.asarray(values), np.asarray(offsets, np.int32)
-        ends = self.offsets
-        if ends.ndim != 1 or not len(ends) or ends[0] or ends[-1] != len(self.values) or (ends[1:] < ends[:-1]).any():
-            what = f"Ragged: offsets of {len(self.values)} values do not rise from 0 to {len(self.values)}"
-            hint = "give one offset more than lists: [0, 1, 4] for lists of 1 and 3 values"
-            raise InvalidPipelineError(what, {"hint": hint})
+        try:
+            self.values, self.offsets = np.asarray(values), np.asarray(offsets, np.int32)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidPipelineError(f"Ragged: no arrays of numbers: {error}", {"hint": _FORM}) from error
+        ends, total = self.offsets, self.values.shape[0] if self.values.ndim else -1
+        if ends.ndim != 1 or not len(ends) or ends[0] or ends[-1] != total or (ends[1:] < ends[:-1]).any():
+            what = f"Ragged: offsets of {max(total, 0)} values do not rise from 0 to {max(total, 0)}"
+            raise InvalidPipelineError(what, {"hint": _FORM})
 
     @property
     def lengths(self) -> Any:

@@ -56,7 +56,6 @@ class Schema(Mapping[str, Column]):
         batch_size: The rows of a batch; `None` where samples come one by one.
         padded: The columns with a dimension that differs from batch to batch, and is the same for all rows of a batch.
             In a batch such a column is one array.
-        ragged: The columns of lists that differ in length within a batch. In a batch such a column is a `Ragged`.
         times: The units of time columns: `"D"`, `"s"`, `"ms"`, `"us"` or `"ns"`, by column.
 
     >>> import forebay as fb
@@ -76,11 +75,6 @@ class Schema(Mapping[str, Column]):
         self.nullable = nullable
         self.batch_size = batch_size
         self.padded = padded
-        self.ragged = frozenset(
-            name
-            for name, (dtype, shape) in columns.items()
-            if batch_size is not None and shape[:1] == (None,) and None not in shape[1:] and dtype in NUMBERS
-        ).difference(padded)
         self.times = dict(times or {})
 
     @classmethod
@@ -93,6 +87,15 @@ class Schema(Mapping[str, Column]):
         columns = {name: Column(dtype, tuple(shape or ())) for name, dtype, shape, *_ in fields}
         nullable = frozenset(name for name, *_, null, _ in fields if null)
         return cls(columns, nullable, batch_size, frozenset(name for name, *_, padded in fields if padded), times)
+
+    @property
+    def ragged(self) -> frozenset[str]:
+        """The columns of lists that differ in length within a batch. In a batch such a column is a `Ragged`."""
+        if self.batch_size is None:
+            return frozenset()
+        lists = {name: column for name, column in self.items() if column.shape[:1] == (None,)}
+        of_one_shape = (name for name, (dtype, shape) in lists.items() if None not in shape[1:] and dtype in NUMBERS)
+        return frozenset(of_one_shape) - self.padded
 
     def __getitem__(self, name: str) -> Column:
         """Returns a column by name."""

@@ -98,12 +98,12 @@ def test_a_function_behind_mixup_is_tried_on_a_batch() -> None:
     assert str(ds.schema["y"]) == "float32"
 
 
-def test_no_loader_of_tensors_takes_rows_of_several_shapes() -> None:
+def test_rows_of_several_lengths_behind_a_batch_are_ragged() -> None:
     ds = lists().batch(2, pad=0).with_column("y", fb.where(fb.col("first"), fb.col("ids"), fb.col("other")))
-    # It is refused before PyTorch is imported.
-    with pytest.raises(E.InvalidPipelineError, match="'y' is int64") as caught:
-        ds.to_torch()
-    assert "before .batch" in caught.value.context["hint"]
+    assert ds.schema.ragged == {"y"}
+    for batch in ds:
+        rows = zip(batch["ids"], batch["other"], batch["first"], strict=True)
+        assert batch["y"].tolist() == [(ids if first else other).tolist() for ids, other, first in rows]
 
 
 def test_where_takes_one_list_or_the_other() -> None:

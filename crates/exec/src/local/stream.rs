@@ -30,6 +30,7 @@ use crate::skip::skip_log::{Budget, SkippedSample};
 use crate::tail::delivery::Delivery;
 use crate::tail::merge::Merge;
 use crate::tail::position::Position;
+use crate::threads::STACK_BYTES;
 use crate::threads::row_pool::RowPool;
 
 /// Morsels that may be done or in progress beyond one for each thread.
@@ -144,7 +145,8 @@ impl LocalStream {
         #[expect(clippy::disallowed_methods, reason = "the threads that compute, which end with the stream")]
         let spawn = |i| {
             let shared = shared.clone();
-            std::thread::Builder::new().name(format!("forebay-{i}")).spawn(move || shared.work())
+            let named = std::thread::Builder::new().name(format!("forebay-{i}"));
+            named.stack_size(STACK_BYTES).spawn(move || shared.work())
         };
         let threads = (0..threads).map(spawn).collect::<std::io::Result<_>>()?;
         Ok(Self { shared, threads, merge, epoch, until_empty, had_row, was_empty: false, ended: None })

@@ -7,3 +7,7 @@
 pub(crate) mod cpu_time;
 pub(crate) mod preemption;
 pub(crate) mod row_pool;
+
+/// The stack of a thread that computes. Expressions have at most 1,000 levels, each of which takes about 2 KiB; the
+/// system reserves addresses, and gives memory only where a stack grows.
+pub const STACK_BYTES: usize = 8 << 20;

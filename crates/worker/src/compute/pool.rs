@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Ordinal};
-use forebay_exec::{RowPool, Scratch, ThreadCpuTime, set_preemption};
+use forebay_exec::{RowPool, STACK_BYTES, Scratch, ThreadCpuTime, set_preemption};
 use forebay_plan::Morsel;
 
 use crate::compute::fair_queue::{Charge, Eligibility, FairQueue, Flow};
@@ -197,7 +197,7 @@ impl PoolShared {
             (shared.on_start)();
             shared.work();
         };
-        match std::thread::Builder::new().name(name).spawn(run) {
+        match std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(run) {
             Ok(_) => state.threads += 1,
             Err(error) => tracing::error!(%error, threads = state.threads, "cannot start a thread"),
         }

@@ -171,7 +171,7 @@ class ServiceIteration:
             warn_of_equal_batches(self.pipeline)
         if from_start and not self.job._repeats:
             options = (self.job.seed, self.job._given, self.job.even, self.job.coordinated, self.job.ordered)
-            # A job of one epoch may be one epoch of the loop, under any name. Another job repeats an epoch only under its own name.
+            # A job of one epoch may be one epoch of a loop, under any name; another job repeats one under its own name.
             one = self.job.epochs == 1
             name = () if one else (self.job.job,)
             note_start(self.pipeline, (self._service.address, *options, *name), THERE if one else SAME_JOB)

@@ -132,7 +132,7 @@ class OrderOps(Base):
         multiple_of: int | Mapping[str, int] | None = None,
         truncate: bool | Sequence[str] = False,
         lengths: str | Mapping[str, str] | None = None,
-        ragged: bool | str | Sequence[str] = False,
+        ragged: bool | Sequence[str] = False,
         pad_last: bool = False,
         valid: str = "valid",
         keep_position: bool = False,
@@ -190,9 +190,9 @@ class OrderOps(Base):
             op = {key: value for key, value in op.items() if value is not None and (key != "valid" or fill)}
         return self._then(op, keep_position, name)
 
-    def _ragged(self, ragged: bool | str | Sequence[str]) -> list[str]:
+    def _ragged(self, ragged: bool | Sequence[str]) -> list[str]:
         """Returns the names of ragged columns."""
-        if isinstance(ragged, (str, Sequence)):
+        if isinstance(ragged, Sequence) and not isinstance(ragged, str):
             return arguments.columns(ragged, "batch", "ragged") or []
         every = arguments.flag(ragged, "batch", "ragged", "use True for all columns of lists, or a list of their names")
         return self._lists() if every else []

@@ -137,6 +137,8 @@ fn value(expr: &Expr, chunk: &Chunk, needed: Needed) -> Result<Value> {
     }
 }
 
+// A frame of its own: the frames of `value` are as many as an expression has levels.
+#[inline(never)]
 fn called(call: &Call, arg: Value, rows: usize) -> Result<Value> {
     match (call, &arg) {
         (Call::IsIn { values }, _) => lookup::is_in(arg, values, rows),
