@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use forebay_core::{Error, Result};
 
+use super::kept::{Kept, Selected};
 use super::packed::Packed;
-use super::selected::{Kept, Selected};
 use crate::formats::arrow::Column;
 
 /// A group that is decoded or being decoded. A part is a `P`.

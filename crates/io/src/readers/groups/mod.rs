@@ -2,6 +2,7 @@
 //! want the same group divide its columns, where columns are read one by one.
 
 mod group;
+mod kept;
 mod packed;
 mod parts;
 mod selected;

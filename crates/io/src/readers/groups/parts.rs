@@ -8,8 +8,8 @@ use forebay_data::{Field, Schema};
 
 use super::Groups;
 use super::group::{Decoded, Group};
+use super::kept::Kept;
 use super::packed::{Filling, Layout, Packed, Segment};
-use super::selected::Kept;
 use crate::fail;
 use crate::formats::arrow::{self, Column, Lack};
 use crate::formats::grouped::Grouped;

@@ -14,8 +14,7 @@ use super::keys::Keys;
 use super::operand::{item, no_list, numbers, text, texts};
 use super::patterns::{Group, Pattern};
 use super::table::Table;
-use super::time::{TimePart, TimeUnit};
-use super::time_format::{check_read_format, time_items};
+use super::time::{TimePart, TimeUnit, check_read_format, time_items};
 
 /// See the module's documentation. Texts are counted in characters (Unicode scalar values), as Python's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind, Schema};
 
-use super::operand::concat_kind;
+use super::concat::concat_kind;
 use super::{Binary, Expr, Unary};
 
 impl Unary {

@@ -3,13 +3,14 @@
 //! - `tree`: the expression and its operators; `call`, `cast`: functions with fixed arguments, and casts; `constants`:
 //!   lists of values and defaults among these arguments; `keys`: values that are looked up; `operand`: the kinds that calls
 //!   take; `patterns`: patterns of texts
-//! - `table`, `time`, `time_format`: tables that it looks up, units and parts of times, and texts of times
+//! - `table`, `time`: tables that it looks up; units, parts and formats of times
 //! - `written`: its serialized form
-//! - `kind`: its type over a schema; `missing`: the columns that may be missing; `ranges`: whether a condition may be
-//!   true for rows of which a file's footer tells the ranges
+//! - `kind`: its type over a schema; `concat`: the type of `concat_list`; `missing`: the columns that may be missing;
+//!   `ranges`: whether a condition may be true for rows of which a file's footer tells the ranges
 
 mod call;
 mod cast;
+mod concat;
 mod constants;
 mod keys;
 mod kind;
@@ -20,7 +21,6 @@ mod patterns;
 mod ranges;
 mod table;
 mod time;
-mod time_format;
 mod tree;
 mod written;
 
@@ -33,7 +33,6 @@ pub use kind::{ExprKind, meet, promote, stack_dtype};
 pub use patterns::{Group, Pattern, Replacement};
 pub use ranges::{ColumnValues, ValueBound, ValueRange};
 pub use table::{Found, Table};
-pub use time::{TimePart, TimeUnit};
-pub use time_format::{MONTHS, TimeItem, WEEKDAYS, time_items};
+pub use time::{MONTHS, TimeItem, TimePart, TimeUnit, WEEKDAYS, time_items};
 pub use tree::{Binary, Expr, Unary};
 pub(crate) use written::Part;

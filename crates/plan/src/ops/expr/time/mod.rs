@@ -1,7 +1,12 @@
 //! Times as whole numbers: days, seconds or parts of these since 1970-01-01 00:00 UTC, as Arrow, Parquet and NumPy store
 //! them.
 
+mod format;
+
 use serde::{Deserialize, Serialize};
+
+pub(super) use format::check_read_format;
+pub use format::{MONTHS, TimeItem, WEEKDAYS, time_items};
 
 /// Seconds of a day. All days have as many: leap seconds have no number of their own.
 const DAY_SECONDS: i64 = 86_400;

@@ -134,7 +134,7 @@ pub fn time_items(function: &str, format: &str) -> Result<Vec<TimeItem>> {
 /// # Errors
 /// Invalid as [`time_items`]; and without a year, with a day and no month, with a part twice, or with both numbers of an
 /// hour.
-pub(super) fn check_read_format(format: &str) -> Result<()> {
+pub(in crate::ops::expr) fn check_read_format(format: &str) -> Result<()> {
     let items = time_items("to_time", format)?;
     let wrong = |why: &str, hint: &str| Err(Error::invalid(format!("to_time: {format:?} {why}")).hint(hint.to_owned()));
     let count = |any: &[TimeItem]| items.iter().filter(|item| any.contains(item)).count();
