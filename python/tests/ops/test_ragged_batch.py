@@ -50,7 +50,7 @@ def test_lists_keep_their_lengths(seed):
     if rng.random() < 0.5:
         ds, order = ds.filter(fb.col("id") % 3 != 1), [i for i in order if i % 3 != 1]
     boxes_padded, last = rng.random() < 0.3, not drop and rng.random() < 0.3
-    options: dict = {"ragged": "ids", "pad": 0} if boxes_padded else {"ragged": rng.choice([True, ["ids", "boxes"]])}
+    options: dict = {"ragged": ["ids"], "pad": 0} if boxes_padded else {"ragged": rng.choice([True, ["ids", "boxes"]])}
     ds = ds.batch(size, drop_remainder=drop, pad_last=last, **options)
     assert ds.schema.ragged == ({"ids"} if boxes_padded else {"ids", "boxes"})
     batches = [order[at : at + size] for at in range(0, len(order), size)]
@@ -107,7 +107,7 @@ def test_what_cannot_be_ragged_is_refused_where_it_is_written():
     shaped = fb.from_numpy({"x": np.zeros((3, 2), np.float32)})
     images = fb.range(3).map(lambda row: {"x": np.zeros((2, 3, 3), np.uint8)}, schema={"x": ("uint8", (None, None, 3))})
     wrong = [
-        (ds, {"ragged": "words"}, "lists of texts stay lists"),
+        (ds, {"ragged": ["words"]}, "lists of texts stay lists"),
         (ds, {"ragged": ["id"]}, "only lists of numbers are ragged"),
         (ds, {"ragged": ["idx"]}, "there is no column"),
         (ds, {"ragged": 1}, "not a bool"),
