@@ -421,7 +421,7 @@ mod tests {
         assert!(to_read.contains(&read) && !to_read.contains(&seen) && !to_read.contains(&buffer));
         assert!(
             is_in_arena(&seen) && is_in_arena(&buffer) && !is_in_arena(&read),
-            "memory that is only read is no arena's to write"
+            "an arena never writes to memory that it maps for reading"
         );
         // SAFETY: refused.
         assert!(unsafe { other.buffer(RESERVED_BYTES, 1, other.clone()) }.is_none());

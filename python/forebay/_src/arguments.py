@@ -67,8 +67,8 @@ def of_home(text: str, op: str) -> str:
     name, slash, rest = text.partition("/")
     home = os.path.expanduser(name)
     if home == name:
-        hint = f"no user has this name; a folder of this name is {'./' + name!r}"
-        raise InvalidPipelineError(f"{op}: {name!r} is the folder of no user", {"file": text, "hint": hint})
+        hint = f"write {'./' + name!r} for a folder whose name begins with ~"
+        raise InvalidPipelineError(f"{op}: this machine has no user {name[1:]!r}", {"file": text, "hint": hint})
     is_pattern = any(letter in rest for letter in "*?[{")
     return (glob.escape(home) if is_pattern else home).rstrip("/") + slash + rest
 

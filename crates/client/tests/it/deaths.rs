@@ -29,7 +29,7 @@ fn read_while(workers: usize, disturb: impl Fn(usize, &mut Cluster)) {
     assert_same(&found, &wanted);
 }
 
-/// What happens to a cluster when so many batches were read.
+/// An event in a cluster, after the reader has read a number of batches.
 type Death = fn(usize, &mut Cluster);
 
 #[test]

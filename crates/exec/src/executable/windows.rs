@@ -11,7 +11,7 @@ use forebay_data::{Kind, TextLists, VariableTensorBuilder, column_of, tensor_val
 /// Returns the column of `to` with a row for each range of rows of a column of `from`.
 ///
 /// # Errors
-/// Exhausted when a column would pass 2^31 numbers; Internal where the plan's checks were passed by.
+/// Exhausted when a column would pass 2^31 numbers; Internal for columns that `plan` refuses.
 pub(super) fn stacked(from: &Kind, to: &Kind, column: &ArrayRef, ranges: &[Range<usize>]) -> Result<ArrayRef> {
     if *to == Kind::Texts {
         return texts(column, ranges);

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from forebay._src.expr.expr import Expr
 
 
-#: What is rare in texts and common in patterns: classes of characters, repetitions, words to choose from, a beginning.
+#: Parts of patterns that are rare in other texts: classes of characters, repetitions, words to choose from, a beginning.
 _LIKE_A_PATTERN: Final = re.compile(r"\\[dDwWsSb]|\.[*+]|\w\|\w|^\^|\][*+]")
 #: Stands for a default that is not given: `None` is one.
 _NO_DEFAULT: Any = type("_NoDefault", (), {"__repr__": lambda _: "<an error>"})()
@@ -219,10 +219,10 @@ class TextFunctions(_Functions):
         return self._text("to_int", (base,), {"base": _place("to_int", "base", base)})
 
     def to_time(self, unit: str, format: str | None = None) -> Expr:
-        """The time that it writes, as int64: how many `unit` since 1970-01-01 00:00 UTC.
+        """The time of a text, as int64: the number of `unit` since 1970-01-01 00:00 UTC.
 
         It reads ISO 8601: `2024-02-29`, `2024-02-29 13:45` and `2024-02-29T13:45:10.25+01:00`. A time without a zone is
-        one of UTC. What is below the unit is cut off. A text that writes no time is an error of its sample.
+        one of UTC. A fraction of the unit is cut off. A text that writes no time is an error of its sample.
 
         Args:
             unit: `"D"` (days), `"s"`, `"ms"`, `"us"` or `"ns"`.
@@ -296,7 +296,7 @@ class ListFunctions(_Functions):
         return self._call("list", "slice", (start, stop), {"fn": "slice", **_slice(start, stop)})
 
     def lookup(self, table: Mapping[Any, Any], default: Any = None) -> Expr:
-        """What a dictionary has for each item, a list: as `lookup` of single values.
+        """The value that a dictionary has for each item, as `lookup` gives for single values.
 
         Args:
             table: Values by key: at most 2**20. Keys are numbers or strings.

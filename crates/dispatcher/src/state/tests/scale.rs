@@ -63,7 +63,7 @@ fn another_job_on_the_same_samples_begins_where_one_came_to_rest_and_nowhere_els
     assert_eq!(world.state.wanted(world.now).wanted, 3, "32 batches a second, of which a worker makes 12");
     let of = |world: &World, name| world.state.list_jobs(world.now, None, name).remove(0);
     world.create(JobRecord { name: "soon".to_owned(), ..record(TWIN_OF) });
-    assert_eq!(of(&world, "soon").workers, 0, "three may be wrong for it");
+    assert_eq!(of(&world, "soon").workers, 0, "the first job has not come to rest with three workers");
     [1, 2].into_iter().for_each(|worker| world.hello(worker));
     (0..40).for_each(|_| half_second_of(&mut world, &[ENDLESS], 3, 31));
     world.add_twin();

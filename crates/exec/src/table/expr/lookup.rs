@@ -36,7 +36,7 @@ pub(super) fn is_in(value: Value, keys: &Keys, rows: usize) -> Result<Value> {
 /// Returns the table's entry for each value: missing for a missing value, and for a value without an entry.
 ///
 /// # Errors
-/// Internal where the plan's checks were passed by.
+/// Internal for tables that `plan` refuses.
 pub(super) fn found(value: Value, table: &Table, rows: usize) -> Result<Value> {
     let other = table.other().map_or(NONE, |other| other as u32);
     let entry = |place: Option<usize>| place.map_or(other, |place| place as u32);
@@ -67,7 +67,7 @@ pub(super) fn found(value: Value, table: &Table, rows: usize) -> Result<Value> {
 /// Returns the table's entry for each item of lists. A missing list stays missing; a text without an entry is missing.
 ///
 /// # Errors
-/// Internal where the plan's checks were passed by; Exhausted for more than 2^31 numbers.
+/// Internal for tables that `plan` refuses; Exhausted for more than 2^31 numbers.
 pub(super) fn found_items(value: Value, table: &Table, rows: usize) -> Result<Value> {
     let other = table.other().map_or(NONE, |other| other as u32);
     let entry = |place: Option<usize>| place.map_or(other, |place| place as u32);

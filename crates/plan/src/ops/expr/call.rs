@@ -135,7 +135,7 @@ pub enum Call {
         /// The table.
         table: Table,
     },
-    /// What a table has for each item of a list.
+    /// The value of a table for each item of a list.
     LookupItems {
         /// The table.
         table: Table,

@@ -1,4 +1,4 @@
-//! Patterns of texts, and what replaces their matches. A pattern is compiled once, for all clones of its expression.
+//! Patterns of texts, and the replacements of their matches. A pattern is compiled once, for all clones of its expression.
 //!
 //! Bounds: a compiled pattern has at most 1 MiB, and every search takes time linear in the length of a text.
 
@@ -156,7 +156,7 @@ impl std::fmt::Display for Group {
     }
 }
 
-/// What replaces a match: texts, each before a group of the match, and a last text.
+/// The replacement of a match: texts, each before a group of the match, and a last text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replacement {
     /// Texts, each with the number of the group behind it.

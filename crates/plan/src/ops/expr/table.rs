@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::Keys;
 
-/// What a table has for each key.
+/// The value of a table for each key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
