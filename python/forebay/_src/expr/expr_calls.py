@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from forebay._src.expr.expr import Expr
 
 
-#: Parts of patterns that are rare in other texts: classes of characters, repetitions, words to choose from, a beginning.
+#: Parts of patterns that are rare in other texts: classes of characters, repetitions, alternatives, a beginning.
 _LIKE_A_PATTERN: Final = re.compile(r"\\[dDwWsSb]|\.[*+]|\w\|\w|^\^|\][*+]")
 #: Stands for a default that is not given: `None` is one.
 _NO_DEFAULT: Any = type("_NoDefault", (), {"__repr__": lambda _: "<an error>"})()
