@@ -40,7 +40,7 @@ pub use blobs::{Blobs, NoBlobs};
 pub use bring::bring;
 pub use index::{FileRef, ROWS_IN_BLOCK, SourceIndex};
 pub use parallel::Progress;
-pub use readers::{Chunks, Place, ReadOptions, Reader, RowCondition, WindowAnnouncement};
+pub use readers::{Chunks, ConditionBits, Place, ReadOptions, Reader, RowCondition, WindowAnnouncement};
 pub use rows::interleave;
 pub use sources::{CsvDraft, CsvHeader, Draft, Features, Inferred, Together, infer, infer_following};
 pub use store::{Arriving, Bucket, Done, Entry, Fetch, NearFile, ReadThrough, RemoteFile, Wanted, is_remote};

@@ -23,6 +23,7 @@ CONDITIONS = {
     "negated": ~((X > 0) & (Y > 0)),
     "fails in some rows": (Y > 0) & (WORD.str.slice(5).cast("int64") > 9),
     "fails behind a missing value": (X > 0) & (WORD.str.slice(5).cast("int64") > 9),
+    "fails, and then false": (WORD.str.slice(5).cast("int64") > 9) & (Y > 0),
     "constant": (X > 0) & True,
 }
 
@@ -76,4 +77,9 @@ def test_a_row_that_is_left_out_cannot_fail(tmp_path: Path) -> None:
     iterator = ds.filter(fb.col("y") > 4).iter(on_error="skip", error_budget=1.0)
     assert [int(row["x"]) for row in iterator] == [5]
     # The condition needs y, so the row without it fails; the row without x is left out.
-    assert [lost.sample for lost in iterator.skipped] == [f"{tmp_path}/b.parquet#0 (row group 0)"]
+    first = [f"{tmp_path}/b.parquet#0 (row group 0)"]
+    assert [lost.sample for lost in iterator.skipped] == first
+    # A later condition, which is false for that row, does not hide that it fails.
+    iterator = ds.filter((fb.col("y") > 4) & (fb.col("x") > 3)).iter(on_error="skip", error_budget=1.0)
+    assert [int(row["x"]) for row in iterator] == [5]
+    assert [lost.sample for lost in iterator.skipped] == first

@@ -1,8 +1,8 @@
 //! The conditions of filters, for a reader that leaves out rows.
 
-use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
+use arrow_buffer::BooleanBufferBuilder;
 use forebay_data::Chunk;
-use forebay_io::RowCondition;
+use forebay_io::{ConditionBits, RowCondition};
 use forebay_plan::SourceCondition;
 
 use super::expr::truths;
@@ -24,14 +24,21 @@ impl Condition {
         Self { of, columns }
     }
 
-    /// Adds one bit for each row. Rows whose common result is an error are halved, down to the rows that fail.
-    fn add(&self, rows: &Chunk, bits: &mut BooleanBufferBuilder) {
-        match (truths(&self.of.expr, rows, self.of.missing_stays), rows.num_rows()) {
-            (Ok(stays), _) => bits.append_buffer(&stays),
-            (Err(_), count @ 0..=1) => bits.append_n(count, true),
-            (Err(_), count) => {
-                self.add(&rows.slice(0, count / 2), bits);
-                self.add(&rows.slice(count / 2, count - count / 2), bits);
+    /// Adds the bits of rows. Rows whose common result is an error are halved, down to the rows that fail.
+    fn add(&self, rows: &Chunk, met: &mut BooleanBufferBuilder, failed: &mut BooleanBufferBuilder) {
+        let count = rows.num_rows();
+        match truths(&self.of.expr, rows, self.of.missing_stays) {
+            Ok(bits) => {
+                met.append_buffer(&bits);
+                failed.append_n(count, false);
+            }
+            Err(_) if count <= 1 => {
+                met.append_n(count, false);
+                failed.append_n(count, true);
+            }
+            Err(_) => {
+                self.add(&rows.slice(0, count / 2), met, failed);
+                self.add(&rows.slice(count / 2, count - count / 2), met, failed);
             }
         }
     }
@@ -42,9 +49,10 @@ impl RowCondition for Condition {
         &self.columns
     }
 
-    fn stays(&self, rows: &Chunk) -> BooleanBuffer {
-        let mut bits = BooleanBufferBuilder::new(rows.num_rows());
-        self.add(rows, &mut bits);
-        bits.finish()
+    fn compute(&self, rows: &Chunk) -> ConditionBits {
+        let (mut met, mut failed) =
+            (BooleanBufferBuilder::new(rows.num_rows()), BooleanBufferBuilder::new(rows.num_rows()));
+        self.add(rows, &mut met, &mut failed);
+        ConditionBits { met: met.finish(), failed: failed.finish() }
     }
 }

@@ -8,7 +8,16 @@ pub trait RowCondition: Send + Sync {
     /// Returns the columns that it needs: at least one.
     fn columns(&self) -> &[String];
 
-    /// Returns one bit for each row: whether the row stays. A row for which the condition cannot be computed stays, so
-    /// that the op that states the condition reports it.
-    fn stays(&self, rows: &Chunk) -> BooleanBuffer;
+    /// Computes it for rows.
+    fn compute(&self, rows: &Chunk) -> ConditionBits;
+}
+
+/// The result of a condition: two bits for each row.
+#[derive(Debug)]
+pub struct ConditionBits {
+    /// Whether the row meets the condition.
+    pub met: BooleanBuffer,
+    /// Whether the condition cannot be computed for the row. Such a row is read, and the op that states the condition
+    /// reports it.
+    pub failed: BooleanBuffer,
 }

@@ -20,7 +20,7 @@ mod unpacked;
 pub(crate) mod windows;
 
 pub(crate) use bytes::pool::Pool;
-pub use condition::RowCondition;
+pub use condition::{ConditionBits, RowCondition};
 pub(crate) use groups::Groups;
 pub use options::ReadOptions;
 pub use reader::{Chunks, Place, Reader, WindowAnnouncement};

@@ -14,7 +14,7 @@ use crate::limits;
 
 /// A feature or a feature list, as the records so far have it.
 #[derive(Debug)]
-struct Observed {
+struct FeatureSummary {
     is_list: bool,
     what: What,
     /// The records that have it, without those of the next line.
@@ -30,7 +30,7 @@ struct Observed {
     is_text: bool,
 }
 
-impl Observed {
+impl FeatureSummary {
     fn new(is_list: bool) -> Self {
         let (what, least) = (What::Nothing, usize::MAX);
         Self { is_list, what, records: 0, empty: 0, least, most: 0, is_ragged: false, is_text: true }
@@ -104,7 +104,7 @@ impl Observed {
 /// The features seen among the first records.
 #[derive(Debug, Default)]
 pub(crate) struct FeatureInference {
-    features: BTreeMap<String, Observed>,
+    features: BTreeMap<String, FeatureSummary>,
     records: usize,
 }
 
@@ -120,7 +120,7 @@ impl FeatureInference {
             let name = std::str::from_utf8(name).ok()?;
             let is_list = matches!(encoded, Encoded::List(_));
             if !self.features.contains_key(name) {
-                self.features.insert(name.to_owned(), Observed::new(is_list));
+                self.features.insert(name.to_owned(), FeatureSummary::new(is_list));
             }
             let number = self.features.len();
             let seen = self.features.get_mut(name)?;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use forebay_core::{Error, Result};
 
-use super::kept::{Kept, Selected};
 use super::packed::Packed;
+use super::selection::{RowMask, Selection};
 use crate::formats::arrow::Column;
 
 /// A group that is decoded or being decoded. A part is a `P`.
@@ -18,7 +18,7 @@ pub(super) struct Group<P> {
     /// Signalled when the last part is decoded.
     done: Condvar,
     /// The rows that meet conditions: the first thread that decodes a part finds them, and the others wait for it.
-    selected: OnceLock<Result<Selected>>,
+    selected: OnceLock<Result<Selection>>,
     /// The number of rows that were taken.
     taken: AtomicUsize,
 }
@@ -34,7 +34,7 @@ pub(super) struct Decoded {
     pub(super) columns: Vec<Column>,
     pub(super) packed: Option<Packed>,
     /// The rows of the group that are in it; `None`: all.
-    pub(super) kept: Option<Arc<Kept>>,
+    pub(super) kept: Option<Arc<RowMask>>,
 }
 
 impl<P> Default for Group<P> {
@@ -92,7 +92,7 @@ impl<P> Group<P> {
     }
 
     /// Returns the rows that meet conditions, found by `select` once.
-    pub(super) fn selected(&self, select: impl FnOnce() -> Result<Selected>) -> Result<&Selected> {
+    pub(super) fn selected(&self, select: impl FnOnce() -> Result<Selection>) -> Result<&Selection> {
         self.selected.get_or_init(|| guarded(select)).as_ref().map_err(Clone::clone)
     }
 

@@ -2,10 +2,10 @@
 //! want the same group divide its columns, where columns are read one by one.
 
 mod group;
-mod kept;
 mod packed;
 mod parts;
-mod selected;
+mod select;
+mod selection;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

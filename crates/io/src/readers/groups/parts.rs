@@ -8,8 +8,8 @@ use forebay_data::{Field, Schema};
 
 use super::Groups;
 use super::group::{Decoded, Group};
-use super::kept::Kept;
 use super::packed::{Filling, Layout, Packed, Segment};
+use super::selection::RowMask;
 use crate::fail;
 use crate::formats::arrow::{self, Column, Lack};
 use crate::formats::grouped::Grouped;
@@ -112,10 +112,10 @@ impl<'a, F: Grouped> Parts<'a, F> {
     }
 
     /// Decodes columns, or the `kept` rows of them.
-    pub(super) fn decoded(&self, fields: &[Field], kept: Option<&Kept>) -> Result<Vec<Column>> {
+    pub(super) fn decoded(&self, fields: &[Field], kept: Option<&RowMask>) -> Result<Vec<Column>> {
         let (file, group) = self.of.pool.index.file_of(self.block);
         let (uri, schema) = (self.of.uri(file), Schema::new(fields.to_vec())?);
-        let (rows, bits) = (kept.map_or(self.rows, Kept::count), kept.map(Kept::bits));
+        let (rows, bits) = (kept.map_or(self.rows, RowMask::count), kept.map(RowMask::bits));
         let batches = self.of.file(file)?.batches(group, fields, self.rows.min(BATCH_ROWS_MAX), bits)?;
         let batches = batches.collect::<Result<Vec<_>>>()?;
         let batch = joined(&batches)?.filter(|batch| batch.num_rows() == rows);

@@ -7,15 +7,15 @@ use arrow_buffer::BooleanBuffer;
 use crate::formats::arrow::Column;
 
 /// The rows of a group that stay, and the columns of these rows that conditions needed.
-pub(super) struct Selected {
-    pub(super) kept: Arc<Kept>,
+pub(super) struct Selection {
+    pub(super) kept: Arc<RowMask>,
     /// Each is taken by the thread that decodes its part.
     pub(super) columns: Mutex<Vec<Option<Column>>>,
 }
 
 /// Which rows of a group are there.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct RowMask {
     bits: BooleanBuffer,
     words: Vec<u64>,
     /// The number of rows before each word.
@@ -23,7 +23,7 @@ pub(super) struct Kept {
     count: usize,
 }
 
-impl Kept {
+impl RowMask {
     pub(super) fn of(bits: BooleanBuffer) -> Self {
         let words: Vec<u64> = bits.bit_chunks().iter_padded().collect();
         let mut before = Vec::with_capacity(words.len());
