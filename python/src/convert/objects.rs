@@ -13,7 +13,7 @@ const KNOWN_BYTES_MAX: usize = 32;
 const TRIED: usize = 1024;
 const REPEATS_MIN: usize = 16;
 
-/// Fills a new array of objects of NumPy, which no other code has.
+/// Fills NumPy's array of objects. No other code may hold the array.
 ///
 /// # Errors
 /// The first error of a value; the error of an array that gives no access to its places.

@@ -326,8 +326,7 @@ def stack(parts: Sequence[ExprLike]) -> Expr:
     >>> next(iter(ds.with_column("x", fb.stack(["a", fb.col("b") * 10])).batch(2)))["x"].tolist()
     [[1, 30], [2, 40]]
     """
-    args = [col(part) if isinstance(part, str) else lit(part) for part in parts]
-    return _join(args, {"expr": "stack", "count": len(args)}, f"stack([{', '.join(map(str, args))}])")
+    return _join_parts("stack", parts)
 
 
 @explained('concat_list([fb.col("a"), fb.col("b")])')
@@ -347,8 +346,15 @@ def concat_list(parts: Sequence[ExprLike]) -> Expr:
     >>> [row["ids"].tolist() for row in ds.with_column("ids", fb.concat_list([1, "ids", 2]))]
     [[1, 5, 6, 2], [1, 7, 2]]
     """
+    return _join_parts("concat_list", parts)
+
+
+def _join_parts(name: str, parts: Sequence[ExprLike]) -> Expr:
+    """Returns a function of several parts; a string is the name of a column."""
+    if isinstance(parts, str):
+        raise TypeError(f"{name}: the parts are a list, as {name}([{parts!r}]), and not one name")
     args = [col(part) if isinstance(part, str) else lit(part) for part in parts]
-    return _join(args, {"expr": "concat_list", "count": len(args)}, f"concat_list([{', '.join(map(str, args))}])")
+    return _join(args, {"expr": name, "count": len(args)}, f"{name}([{', '.join(map(str, args))}])")
 
 
 def arctan2(y: ExprLike, x: ExprLike) -> Expr:

@@ -122,8 +122,8 @@ class TextFunctions(_Functions):
         r"""With each `old` replaced by `new`, letter by letter, as Python's `str.replace`.
 
         With `regex`, `old` is a pattern, as for `match`, and `new` may have groups of a match in it, `\1` or
-        `\g<name>`, as for Python's `re.sub`. A match of nothing right behind another match is none, and `re.sub`
-        replaces it.
+        `\g<name>`, as for Python's `re.sub`, and `\$` for a dollar sign before a digit. An empty match right behind
+        another match is not replaced; `re.sub` replaces it.
 
         >>> import forebay as fb
         >>> ds = fb.from_dict({"day": ["29.02.2024"]})
@@ -170,8 +170,8 @@ class TextFunctions(_Functions):
         r"""Whether the pattern matches at the beginning, as Python's `re.match`.
 
         Patterns are those of Rust's `regex` crate, which takes linear time on any text. They are written as in Python,
-        but have no look-around and no back-references. `^` and `$` are the ends of the text, and `\Z` is `\z`. `(?i)`
-        at the beginning ignores case.
+        but have no look-around and no back-references. `^` and `$` are the ends of the text, and
+        Python's `\Z` is written `\z`. `(?i)` at the beginning ignores case.
         """
         return self._text("match", (pattern,), {"pattern": _word("match", "pattern", pattern), "from_start": True})
 
@@ -383,7 +383,8 @@ def _place(function: str, name: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{function}: {name} is an integer, not {type(value).__name__}")
     place = int(value.__index__())
-    if not -(2**63) <= place < 2**63 or (name == "base" and not 2 <= place <= 36):
+    least = 0 if name == "group" else -(2**63)
+    if not least <= place < 2**63 or (name == "base" and not 2 <= place <= 36):
         raise ValueError(f"{function}: {name}={place} is out of range" + ("; use 2 to 36" if name == "base" else ""))
     return place
 

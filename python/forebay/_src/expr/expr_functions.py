@@ -77,7 +77,7 @@ class ExprFunctions(RealFunctions):
         return self._called(f".isin({shown})", {"fn": "is_in", "values": {kind: rising}})
 
     def lookup(self, table: Mapping[Any, Any], default: Any = None) -> Expr:
-        """The value that a dictionary has for this one: strings, whole numbers (int64) or floats (float64).
+        """The value that a dictionary has for the value: strings, whole numbers (int64) or floats (float64).
 
         Args:
             table: Values by key: at most 2**20. Keys are numbers or strings.

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 if TYPE_CHECKING:
     from forebay._src.expr.expr import Expr, ExprLike
 
+#: Functions that are methods of the same name.
+_ROOTS_AND_LOGARITHMS: Final = ("log", "log1p", "log2", "log10", "exp", "exp2", "expm1", "sqrt", "cbrt")
+_ANGLES: Final = ("degrees", "radians", "sin", "cos", "tan", "arcsin", "arccos", "arctan")
+_HYPERBOLIC: Final = ("sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh")
 #: By the name of NumPy's function: the method that computes the same, with the same dtypes.
 _UNARY: Final = {
     "absolute": "abs",
@@ -20,26 +24,7 @@ _UNARY: Final = {
     "positive": "__pos__",
     "rad2deg": "degrees",
     "sign": "sign",
-    **{
-        name: name
-        for name in (
-            *("log", "log1p", "log2", "log10", "exp", "exp2", "expm1", "sqrt", "cbrt", "degrees", "radians"),
-            *(
-                "sin",
-                "cos",
-                "tan",
-                "arcsin",
-                "arccos",
-                "arctan",
-                "sinh",
-                "cosh",
-                "tanh",
-                "arcsinh",
-                "arccosh",
-                "arctanh",
-            ),
-        )
-    },
+    **{name: name for name in (*_ROOTS_AND_LOGARITHMS, *_ANGLES, *_HYPERBOLIC)},
 }
 #: By the name of NumPy's function: the operator.
 _BINARY: Final = {

@@ -9,7 +9,7 @@ use super::numbers::shape::Numbers;
 use super::texts::words::strings;
 use super::value::Value;
 
-/// Returns the list of each row; it is missing where a list of it is.
+/// Returns the list of each row. A row with a missing list has a missing result.
 ///
 /// # Errors
 /// Data when a single number is missing; Exhausted for more than 2^31 numbers; Internal for parts that `plan` refuses.

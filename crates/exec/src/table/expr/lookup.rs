@@ -33,13 +33,18 @@ pub(super) fn is_in(value: Value, keys: &Keys, rows: usize) -> Result<Value> {
     Ok(Value::Numbers(numbers.with(DType::Bool, Buffer::from_vec(found))))
 }
 
+/// Returns a function from the place of a key to its entry; for no key, the entry of other keys.
+fn entry_of(table: &Table) -> impl Fn(Option<usize>) -> u32 + use<> {
+    let other = table.other().map_or(NONE, |other| other as u32);
+    move |place| place.map_or(other, |place| place as u32)
+}
+
 /// Returns the table's entry for each value: missing for a missing value, and for a value without an entry.
 ///
 /// # Errors
 /// Internal for tables that `plan` refuses.
 pub(super) fn found(value: Value, table: &Table, rows: usize) -> Result<Value> {
-    let other = table.other().map_or(NONE, |other| other as u32);
-    let entry = |place: Option<usize>| place.map_or(other, |place| place as u32);
+    let entry = entry_of(table);
     let (mut at, nulls) = if let Values::Texts(_) = *table.keys {
         let (texts, place) = (strings(&value, rows)?, table.keys.places_of_texts());
         let at: Vec<u32> = texts.iter().map(|text| entry(text.and_then(&place))).collect();
@@ -69,8 +74,7 @@ pub(super) fn found(value: Value, table: &Table, rows: usize) -> Result<Value> {
 /// # Errors
 /// Internal for tables that `plan` refuses; Exhausted for more than 2^31 numbers.
 pub(super) fn found_items(value: Value, table: &Table, rows: usize) -> Result<Value> {
-    let other = table.other().map_or(NONE, |other| other as u32);
-    let entry = |place: Option<usize>| place.map_or(other, |place| place as u32);
+    let entry = entry_of(table);
     let (at, ends, nulls, layout) = match value {
         Value::Texts(column) => {
             let (lists, place) = (TextLists::of(&column)?, table.keys.places_of_texts());

@@ -71,7 +71,10 @@ pub(super) fn truths(predicate: &Expr, chunk: &Chunk, or_missing: bool) -> Resul
     };
     let missing = truth.nulls.as_ref().filter(|_| or_missing).map(|known| !known.inner());
     let stays = logic::mask(truth, rows)?;
-    Ok(missing.map_or_else(|| stays.clone(), |missing| &stays | &missing))
+    Ok(match missing {
+        Some(missing) => &stays | &missing,
+        None => stays,
+    })
 }
 
 fn value(expr: &Expr, chunk: &Chunk, needed: Needed) -> Result<Value> {

@@ -34,6 +34,11 @@ pub(super) fn concat_kind(args: &[Expr], kinds: &[ExprKind]) -> Result<Kind> {
             .hint("fb.stack([...]) puts single numbers side by side"));
     };
     let inner = item("concat_list", first)?;
+    if inner.contains(&0) {
+        return Err(
+            Error::invalid(format!("concat_list: the items of {first} have no numbers")).hint("leave the column out")
+        );
+    }
     let mut length = Some(0);
     for (place, kind) in columns.iter().enumerate() {
         let (own, items) = match kind {

@@ -55,8 +55,12 @@ impl Pattern {
         let regex = RegexBuilder::new(&self.text).size_limit(PATTERN_BYTES_MAX).build().map_err(|e| {
             let why = e.to_string();
             let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            Error::invalid(format!("{self} is no pattern: {why}"))
-                .hint("it is matched in linear time, so look-around and back-references are not there; use a function for these")
+            Error::invalid(format!("{self} is no pattern: {why}")).hint(match self.text.contains("\\Z") {
+                true => "the end of a text is \\z",
+                false => {
+                    "patterns are matched in linear time: look-around and back-references need a function, as in map"
+                }
+            })
         })?;
         Ok(self.compiled.get_or_init(|| regex))
     }
@@ -91,9 +95,9 @@ impl Pattern {
             let group = match (next, rest.peek().copied()) {
                 ('$', Some('0'..='9' | '{')) => {
                     return Err(Error::invalid(format!("replace: {new:?} has a group in another form"))
-                        .hint("write \\1 for group 1, and \\g<name> for a named one, as for Python's re.sub"));
+                        .hint("write \\1 for group 1, \\g<name> for a named one, and \\$ for the dollar sign"));
                 }
-                ('\\', Some('\\' | 'n' | 't' | 'r')) => {
+                ('\\', Some('\\' | '$' | 'n' | 't' | 'r')) => {
                     let escaped = rest.next();
                     text.push(escaped.map_or('\\', |c| match c {
                         'n' => '\n',
@@ -105,10 +109,14 @@ impl Pattern {
                 }
                 ('\\', Some('g')) => {
                     rest.next();
-                    let name: Option<String> =
-                        (rest.next() == Some('<')).then(|| rest.by_ref().take_while(|c| *c != '>').collect());
-                    let name = name.filter(|name| !name.is_empty());
-                    let name = name.ok_or_else(|| self.escape(new, "\\g"))?;
+                    let mut name = String::new();
+                    let mut ends_name = |letter: char| {
+                        name.extend((letter != '>').then_some(letter));
+                        letter == '>'
+                    };
+                    if rest.next() != Some('<') || !rest.any(&mut ends_name) || name.is_empty() {
+                        return Err(self.escape(new, "\\g"));
+                    }
                     name.parse().map_or(Group::Name(name), Group::Number)
                 }
                 ('\\', Some(digit @ '1'..='9')) => {
@@ -172,10 +180,10 @@ mod tests {
     #[test]
     fn replacements_are_those_of_pythons_sub() {
         let pattern = Pattern::from("(a)(?P<b>b)".to_owned());
-        let made = pattern.replacement("<\\2\\g<1>\\\\\\g<b>$>\\n").expect("groups that are there");
+        let made = pattern.replacement("<\\2\\g<1>\\\\\\g<b>$\\$5>\\n").expect("groups that are there");
         let parts = [("<", 2), ("", 1), ("\\", 2)].map(|(text, group)| (text.to_owned(), group));
-        assert_eq!(made, Replacement { parts: parts.into(), last: "$>\n".to_owned() });
-        for wrong in ["\\3", "\\g<c>", "\\g<", "\\gb", "\\d", "\\", "$1", "${b}", "\\g<>", "\\12"] {
+        assert_eq!(made, Replacement { parts: parts.into(), last: "$$5>\n".to_owned() });
+        for wrong in ["\\3", "\\g<c>", "\\g<", "\\gb", "\\d", "\\", "$1", "${b}", "\\g<>", "\\g<1", "\\12"] {
             assert!(pattern.replacement(wrong).is_err(), "{wrong}");
         }
     }

@@ -73,7 +73,7 @@ pub(super) fn days(year: i64, month: i64, day: i64) -> i64 {
 /// # Errors
 /// Data for a text that writes no time, or one that no number of the unit reaches.
 pub(in crate::table::expr) fn read(texts: &LargeStringArray, unit: TimeUnit, format: Option<&str>) -> Result<Value> {
-    let items = format.map(|format| time_items("to_time", format)).transpose()?;
+    let items = format.map(|format| time_items("to_time", format.trim())).transpose()?;
     let one = |text: Option<&str>| match text {
         None => Ok(0),
         Some(text) => {

@@ -55,7 +55,7 @@ impl Parts {
     /// Reads the part of an item; returns the text behind it.
     fn take<'t>(&mut self, item: &TimeItem, text: &'t str) -> Option<&'t str> {
         let (number, rest) = match item {
-            TimeItem::Letter(letter) => {
+            TimeItem::Literal(letter) => {
                 let mut rest = text.chars();
                 let same = rest.next()?.eq_ignore_ascii_case(letter);
                 return same.then_some(rest.as_str());
@@ -66,7 +66,7 @@ impl Parts {
             }
             TimeItem::MonthName { short } => name(&MONTHS, *short, text)?,
             TimeItem::WeekdayName { short } => return name(&WEEKDAYS, *short, text).map(|(_, rest)| rest),
-            TimeItem::Half => name(&["AM", "PM"], false, text)?,
+            TimeItem::AmPm => name(&["AM", "PM"], false, text)?,
             TimeItem::Zone => return name(&["UTC", "GMT"], false, text).map(|(_, rest)| rest),
             TimeItem::Offset => return self.take_offset(text),
             TimeItem::Fraction => {
@@ -87,8 +87,8 @@ impl Parts {
             TimeItem::Day => self.day = Some(number),
             TimeItem::OrdinalDay => self.ordinal_day = Some(number),
             TimeItem::Hour => self.hour = number,
-            TimeItem::HourOfHalf => (self.hour, self.of_half) = (number, true),
-            TimeItem::Half => self.is_afternoon = number == 1,
+            TimeItem::Hour12 => (self.hour, self.of_half) = (number, true),
+            TimeItem::AmPm => self.is_afternoon = number == 1,
             TimeItem::Minute => self.minute = number,
             TimeItem::Second => self.second = number,
             _ => self.nanos = number,
@@ -140,7 +140,7 @@ pub(super) fn write(items: &[TimeItem], time: i64, unit: TimeUnit) -> String {
     for item in items {
         // Writing to a string never fails.
         let _ = match item {
-            TimeItem::Letter(letter) => write!(out, "{letter}"),
+            TimeItem::Literal(letter) => write!(out, "{letter}"),
             TimeItem::Space(space) => write!(out, "{space}"),
             TimeItem::Year => write!(out, "{year:04}"),
             TimeItem::YearOfCentury => write!(out, "{:02}", year.rem_euclid(100)),
@@ -150,8 +150,8 @@ pub(super) fn write(items: &[TimeItem], time: i64, unit: TimeUnit) -> String {
             TimeItem::OrdinalDay => write!(out, "{:03}", day - days(year, 1, 1) + 1),
             TimeItem::WeekdayName { short } => write!(out, "{}", shortened(WEEKDAYS[weekday], *short)),
             TimeItem::Hour => write!(out, "{hour:02}"),
-            TimeItem::HourOfHalf => write!(out, "{:02}", (hour + 11) % 12 + 1),
-            TimeItem::Half => write!(out, "{}", if hour < 12 { "AM" } else { "PM" }),
+            TimeItem::Hour12 => write!(out, "{:02}", (hour + 11) % 12 + 1),
+            TimeItem::AmPm => write!(out, "{}", if hour < 12 { "AM" } else { "PM" }),
             TimeItem::Minute => write!(out, "{minute:02}"),
             TimeItem::Second => write!(out, "{:02}", second % 60),
             TimeItem::Fraction => write!(out, "{micros:06}"),

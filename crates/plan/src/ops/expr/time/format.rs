@@ -27,7 +27,7 @@ pub const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimeItem {
     /// A character that stands for itself.
-    Letter(char),
+    Literal(char),
     /// White space; any white space when a text is read.
     Space(String),
     /// `%Y`: the year, in four digits.
@@ -53,16 +53,16 @@ pub enum TimeItem {
     /// `%H`: the hour, from 0 to 23.
     Hour,
     /// `%I`: the hour, from 1 to 12.
-    HourOfHalf,
+    Hour12,
     /// `%p`: AM or PM.
-    Half,
+    AmPm,
     /// `%M`: the minute.
     Minute,
     /// `%S`: the second.
     Second,
     /// `%f`: the fraction of the second; microseconds when a time is written.
     Fraction,
-    /// `%z`: the distance from UTC.
+    /// `%z`: the offset from UTC.
     Offset,
     /// `%Z`: UTC by its name.
     Zone,
@@ -88,12 +88,12 @@ pub fn time_items(function: &str, format: &str) -> Result<Vec<TimeItem>> {
             continue;
         }
         if letter != '%' {
-            items.push(TimeItem::Letter(letter));
+            items.push(TimeItem::Literal(letter));
             continue;
         }
         let directive = letters.next();
         items.push(match directive {
-            Some('%') => TimeItem::Letter('%'),
+            Some('%') => TimeItem::Literal('%'),
             Some('Y') => TimeItem::Year,
             Some('y') => TimeItem::YearOfCentury,
             Some('m') => TimeItem::Month,
@@ -104,8 +104,8 @@ pub fn time_items(function: &str, format: &str) -> Result<Vec<TimeItem>> {
             Some('A') => TimeItem::WeekdayName { short: false },
             Some('a') => TimeItem::WeekdayName { short: true },
             Some('H') => TimeItem::Hour,
-            Some('I') => TimeItem::HourOfHalf,
-            Some('p') => TimeItem::Half,
+            Some('I') => TimeItem::Hour12,
+            Some('p') => TimeItem::AmPm,
             Some('M') => TimeItem::Minute,
             Some('S') => TimeItem::Second,
             Some('f') => TimeItem::Fraction,
@@ -139,19 +139,20 @@ pub(in crate::ops::expr) fn check_read_format(format: &str) -> Result<()> {
     let wrong = |why: &str, hint: &str| Err(Error::invalid(format!("to_time: {format:?} {why}")).hint(hint.to_owned()));
     let count = |any: &[TimeItem]| items.iter().filter(|item| any.contains(item)).count();
     use TimeItem::{
-        Day, Fraction, Half, Hour, HourOfHalf, Minute, Month, MonthName, OrdinalDay, Second, Year, YearOfCentury,
+        AmPm, Day, Fraction, Hour, Hour12, Minute, Month, MonthName, Offset, OrdinalDay, Second, Year, YearOfCentury,
     };
     let month = [Month, MonthName { short: true }, MonthName { short: false }];
-    let groups: [&[TimeItem]; 9] = [
+    let groups: [&[TimeItem]; 10] = [
         &[Year, YearOfCentury],
         &month,
         &[Day],
         &[OrdinalDay],
-        &[Hour, HourOfHalf],
-        &[Half],
+        &[Hour, Hour12],
+        &[AmPm],
         &[Minute],
         &[Second],
         &[Fraction],
+        &[Offset],
     ];
     if groups.iter().any(|group| count(group) > 1) {
         return wrong("has a part of a time twice", "leave one of them out");
@@ -180,6 +181,6 @@ mod tests {
         }
         let space = TimeItem::Space(" \t".to_owned());
         assert_eq!(time_items("x", "% \t").ok(), None);
-        assert_eq!(time_items("x", "%p \t%%"), Ok(vec![TimeItem::Half, space, TimeItem::Letter('%')]));
+        assert_eq!(time_items("x", "%p \t%%"), Ok(vec![TimeItem::AmPm, space, TimeItem::Literal('%')]));
     }
 }
