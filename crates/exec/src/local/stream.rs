@@ -126,7 +126,7 @@ impl LocalStream {
             merge.set_endless_epochs();
         }
         let epoch = options.from.epoch;
-        let (until_empty, had_row) = (options.until_empty, options.from != Position { epoch, ..Position::default() });
+        let (until_empty, had_row) = (options.until_empty, !options.from.is_start());
         let cursor = Cursor::new(options.from, options.end_epoch);
         let ahead = executable.stages().prefetch.unwrap_or(SLOTS_AHEAD);
         let slots_max =

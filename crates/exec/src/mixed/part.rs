@@ -104,7 +104,7 @@ impl MixPart {
             Repeats::Never => epoch,
             Repeats::Unless | Repeats::Always => (epoch << 32).wrapping_add(self.pass),
         };
-        let start = Position { epoch: self.epoch, ..Position::default() };
+        let start = Position::start_of(self.epoch);
         self.at = from.map_or_else(|| Arc::new(start.clone()), |from| from.at.clone());
         self.had_row = *self.at != start;
         (self.current, self.taken, self.has_ended) = (None, 0, false);
@@ -172,7 +172,7 @@ impl MixPart {
         }
         self.pass += 1;
         self.epoch = self.epoch.wrapping_add(1);
-        self.at = Arc::new(Position { epoch: self.epoch, ..Position::default() });
+        self.at = Arc::new(Position::start_of(self.epoch));
         self.had_row = false;
     }
 

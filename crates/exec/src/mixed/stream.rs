@@ -19,7 +19,7 @@ use crate::local::stream::LocalOptions;
 use crate::skip::skip_log::SkippedSample;
 use crate::tail::delivery::Delivery;
 use crate::tail::merge::Merge;
-use crate::tail::position::{MixPosition, Position};
+use crate::tail::position::MixPosition;
 
 /// Places whose rows are put together at once. Positions name runs, so it is fixed.
 const RUN: u64 = 64;
@@ -97,7 +97,7 @@ impl MixedStream {
             run: options.from.chunk,
             places: Vec::new(),
             is_over: false,
-            had_row: options.from != Position { epoch: options.from.epoch, ..Position::default() },
+            had_row: !options.from.is_start(),
             skipped: Vec::new(),
             ended: None,
         };

@@ -79,6 +79,18 @@ pub struct Position {
     pub given: u64,
 }
 
+impl Position {
+    /// Returns the start of an epoch.
+    pub(crate) fn start_of(epoch: u64) -> Self {
+        Self { epoch, ..Self::default() }
+    }
+
+    /// Returns whether it is the start of an epoch.
+    pub(crate) fn is_start(&self) -> bool {
+        *self == Self::start_of(self.epoch)
+    }
+}
+
 /// The first token not yet packed, within a chunk of the input of `pack`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Unpacked {

@@ -54,7 +54,7 @@ impl SavedState {
     /// Invalid when the source has changed, or when the rest of the epoch cannot be resharded from there.
     pub fn position_in(&self, plan: &EpochPlan, consumer: ConsumerIndex) -> Result<Position> {
         self.check_source(plan)?;
-        let begins = Position { epoch: self.position.epoch, ..Position::default() };
+        let begins = Position::start_of(self.position.epoch);
         let Some(sizing) = self.sizing else { return Ok(begins) };
         let coordinated = plan.sharding().coordinated;
         let same = self.coordinated == coordinated && (coordinated || self.consumer == (consumer.0, plan.consumers()));
@@ -80,7 +80,7 @@ impl SavedState {
         let dealt = plan.consumer_units(consumer);
         let end = plan.share(consumer, phase).or(dealt);
         if rows == 0 && end.is_some_and(|end| passed >= end) {
-            return Ok(Position { epoch: self.position.epoch + 1, ..Position::default() });
+            return Ok(Position::start_of(self.position.epoch + 1));
         }
         let (split, chunk, unit) = ours.find_unit(passed);
         Ok(Position { epoch: self.position.epoch, split, chunk, rows: unit * ours.unit_rows + rows, phase, ..begins })

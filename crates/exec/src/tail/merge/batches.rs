@@ -97,8 +97,7 @@ impl Merge {
         if let Some(bucketer) = &self.bucketer {
             let start = bucketer.start(next);
             // The last batch of an epoch ends where the next epoch begins, which has no batch yet.
-            let begins_epoch = start == Position { epoch: self.next.epoch, ..Position::default() };
-            return Position { batches: if begins_epoch { 0 } else { self.chosen.counted() }, ..start };
+            return Position { batches: if start.is_start() { 0 } else { self.chosen.counted() }, ..start };
         }
         self.pending.start().cloned().or_else(|| self.held_from()).unwrap_or_else(next)
     }

@@ -310,7 +310,7 @@ impl Merge {
         self.empty_cycle.end_epoch(self.executable.stages())?;
         self.begin_metering();
         self.pack(true)?;
-        self.next = Position { epoch: self.next.epoch + 1, ..Position::default() };
+        self.next = Position::start_of(self.next.epoch + 1);
         self.share = self.executable.plan().share(self.consumer, 0);
         self.make_ready(true)?;
         self.end_metering();
@@ -327,7 +327,7 @@ impl Merge {
 
     /// Abandons the epoch: drops the held rows, and begins the next epoch.
     pub fn leave_epoch(&mut self) {
-        let next = Position { epoch: self.next.epoch + 1, ..Position::default() };
+        let next = Position::start_of(self.next.epoch + 1);
         self.packer.iter_mut().for_each(Packer::clear);
         self.bucketer.iter_mut().for_each(Bucketer::end_epoch);
         self.chosen.begin_epoch();
