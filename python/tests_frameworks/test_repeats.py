@@ -68,3 +68,5 @@ def test_a_loader_that_makes_batches_of_batches_is_refused():
             list(DataLoader(dataset, batch_size=2))
         assert [batch["id"].shape for batch in DataLoader(dataset, batch_size=None)] == [(4,), (4,)]
     assert [rows.tolist() for rows in DataLoader(Rows(), batch_size=2)] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    unpacked = DataLoader(ds, batch_size=1, collate_fn=lambda batches: batches[0])
+    assert [batch["id"].shape for batch in unpacked] == [(4,), (4,)]

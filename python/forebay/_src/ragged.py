@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -71,7 +72,7 @@ class Ragged:
                 raise IndexError("a slice of a Ragged has no steps: index its lists one by one")
             offsets = self.offsets[start : max(start, stop) + 1]
             return type(self)(self.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
-        place = index.__index__()
+        place = operator.index(index)
         if not -len(self) <= place < len(self):
             raise IndexError(f"there is no list {place} among {len(self)}")
         place %= len(self)

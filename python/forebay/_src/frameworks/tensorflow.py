@@ -33,14 +33,14 @@ def to_tf(
     for_torch.check_missing(dataset.schema, "to_tf")
     for_torch.check_shapes(dataset.schema, "to_tf")
     epochs = _TfEpochs(dataset, service, options)
-    found = generated(lambda: EpochIterator(epochs, _Converted(parts), 0), parts(signature(dataset.schema)))
+    found = generated(lambda: EpochIterator(epochs, _RaggedConverter(parts), 0), parts(signature(dataset.schema)))
     try:
         return found.apply(tf.data.experimental.assert_cardinality(len(epochs)))
     except TypeError:
         return found
 
 
-class _Converted:
+class _RaggedConverter:
     """Makes the parts of a batch, with ragged columns as ragged tensors."""
 
     def __init__(self, parts: Callable[[dict[str, Any]], Any]) -> None:

@@ -34,21 +34,34 @@ def sharding() -> tuple[str, int] | None:
 def check_collation(dataset: object, is_batched: bool) -> None:
     """Refuses a `DataLoader` of PyTorch that makes batches of the batches of a dataset.
 
+    A loader with a function of the user's for `collate_fn` is accepted: that function may unpack the batches.
+
     Raises:
         InvalidPipelineError: The dataset has batches, and the loader's `batch_size` is not `None`.
     """
     fetchers: Any = _classes(sys.modules.get("torch.utils.data._utils.fetch"), "_BaseDatasetFetcher")
     for caller in _callers() if is_batched and fetchers else ():
-        if isinstance(caller, fetchers) and caller.auto_collation and _reads(caller.dataset, dataset):
+        makes_batches = isinstance(caller, fetchers) and caller.auto_collation and _stacks(caller.collate_fn)
+        if makes_batches and _reads(caller.dataset, dataset):
             raise InvalidPipelineError(
                 "the DataLoader makes batches of batches: the samples of this dataset are in batches already",
                 {"hint": "write DataLoader(ds.batch(n).to_torch(), batch_size=None); or leave batch(n) out"},
             )
 
 
-def _reads(outer: object, dataset: object) -> bool:
-    """Returns whether a dataset is another one, or part of it, as a `Subset` is."""
-    return outer is dataset or (hasattr(outer, "dataset") and _reads(outer.dataset, dataset))
+def _stacks(collate: Any) -> bool:
+    """Returns whether a function that makes batches is one of PyTorch or transformers."""
+    module = getattr(collate, "__module__", None) or type(collate).__module__
+    return str(module).partition(".")[0] in ("torch", "transformers")
+
+
+def _reads(outer: Any, dataset: object) -> bool:
+    """Returns whether a dataset is another one, or a `Subset` of it."""
+    subsets = _classes(sys.modules.get("torch.utils.data.dataset"), "Subset")
+    inner: Any = outer
+    while isinstance(inner, subsets):
+        inner = getattr(inner, "dataset", None)
+    return inner is dataset
 
 
 def _processes(who: Any) -> int:
