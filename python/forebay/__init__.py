@@ -22,6 +22,11 @@ else:
         # `from forebay import _native` asks for an attribute before it imports the module.
         if name.startswith("_") and name not in ("__all__", "__version__"):
             raise AttributeError(f"forebay has no {name}")
+        # A module of the package may import one of these while `public` is loading.
+        if name in ("callbacks", "cluster", "errors", "examples", "ray"):
+            import importlib
+
+            return importlib.import_module(f"forebay.{name}")
         from forebay._src import habits, habits_formats, public
 
         # While `public` is loading it has no `__all__`, and imports modules of this package.

@@ -82,7 +82,9 @@ def bytes_of(value: Any) -> int:
     """Returns the bytes of a sample's values."""
     if isinstance(value, dict):
         return sum(bytes_of(part) for part in value.values())
-    if isinstance(value, Ragged) or (isinstance(value, np.ndarray) and value.dtype == np.object_):
+    if isinstance(value, Ragged):
+        return int(value.values.nbytes + value.offsets.nbytes)
+    if isinstance(value, np.ndarray) and value.dtype == np.object_:
         return sum(bytes_of(part) for part in value)
     if isinstance(value, (np.ndarray, np.generic)):
         return int(value.nbytes)

@@ -17,6 +17,8 @@ from pathlib import Path
 from forebay._src.selftest.relay import free_port
 
 START_SECONDS_MAX = 90.0
+#: For one request.
+REQUEST_SECONDS_MAX = 10.0
 LOOK_SECONDS = 0.02
 
 
@@ -76,6 +78,6 @@ class Etcd:
         """Returns the address of the dispatcher that leads, if one does."""
         key = base64.b64encode(b"forebay/leader").decode()
         request = urllib.request.Request(f"http://{self._clients}/v3/kv/range", json.dumps({"key": key}).encode())
-        with urllib.request.urlopen(request, timeout=START_SECONDS_MAX) as answer:
+        with urllib.request.urlopen(request, timeout=REQUEST_SECONDS_MAX) as answer:
             found = json.load(answer).get("kvs", [])
         return str(json.loads(base64.b64decode(found[0]["value"]))["address"]) if found else None
