@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import decimal
+import doctest
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from forebay import errors as E
+from forebay._src.sources import delta_source
 
 DAYS = [None if i % 5 == 0 else dt.date(2024, 1, 1 + i % 3) for i in range(40)]
 
@@ -281,6 +284,22 @@ def test_workers_of_a_service_read_the_files(tmp_path):
     with fb.up(workers=2) as service:
         stream = ds.distribute(service, job="delta", seed=3)
         assert [batch["n"].tolist() for batch in stream] == here
+
+
+def test_the_example_of_the_source_runs():
+    assert doctest.testmod(delta_source, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def test_a_folder_of_a_table_is_no_folder_of_files(tmp_path):
+    write_deltalake(tmp_path, table())
+    with pytest.raises(E.InvalidPipelineError, match="is a Delta table"):
+        fb.from_parquet(tmp_path)
+
+
+def test_without_the_package_its_name_is_said(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(E.UnavailableError, match=r"pip install forebay\[delta\]"):
+        fb.from_delta(tmp_path)
 
 
 def test_wrong_arguments_are_named(tmp_path):

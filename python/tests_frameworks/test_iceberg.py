@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import doctest
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from forebay import errors as E
+from forebay._src.sources import iceberg_source
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import FileScanTask
 from pyiceberg.transforms import IdentityTransform
@@ -227,6 +230,17 @@ def test_files_that_were_removed_are_named(lake):
     ):
         with pytest.raises(kind):
             fb.from_iceberg(wrong)
+
+
+def test_the_example_of_the_source_runs(lake, monkeypatch):
+    assert doctest.testmod(iceberg_source, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+    made = lake.create_table("n.t", schema=FIRST)
+    with pytest.raises(E.InvalidPipelineError, match="is an Iceberg table"):
+        fb.from_parquet(made.location())
+    monkeypatch.setitem(sys.modules, "pyiceberg", None)
+    monkeypatch.setitem(sys.modules, "pyiceberg.table", None)
+    with pytest.raises(E.UnavailableError, match=r"pip install forebay\[iceberg\]"):
+        fb.from_iceberg(made)
 
 
 def test_ranks_and_services_read_the_rows(lake):

@@ -144,10 +144,7 @@ def _version_of(table: Any, op: str) -> TableVersion:
     root = unquote(urlsplit(uri).path) if uri.startswith("file://") else uri
     name = f"version {table.version()} of {root.rstrip('/')}"
     actions = pa.table(table.get_add_actions(flatten=True))
-    order = sorted(
-        range(actions.num_rows), key=lambda i: (actions["modification_time"][i].as_py(), actions["path"][i].as_py())
-    )
-    actions = actions.take(pa.array(order, pa.int64()))
+    actions = actions.sort_by([("modification_time", "ascending"), ("path", "ascending")])
     paths = [_path(root, path) for path in actions["path"].to_pylist()]
     found = TableVersion(op, name, paths, [], _COMPACT, lambda: pa.schema(table.schema().to_arrow()).empty_table())
     _check_features(table, found)

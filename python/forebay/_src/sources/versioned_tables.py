@@ -219,9 +219,8 @@ class _Reading:
         may_be_missing = []
         for column in self.columns:
             if column.values is not None:
-                if any(text is None for text in self.in_paths.texts[column.stored] if self.in_paths) or (
-                    named is not None and column.name in named
-                ):
+                lacks = self.in_paths is not None and None in self.in_paths.texts[column.stored]
+                if lacks or (named is not None and column.name in named):
                     may_be_missing.append(column.stored)
             elif column.stored not in self.absent:
                 found = column.stored in self.found.nullable and not column.is_whole
