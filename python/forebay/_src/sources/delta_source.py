@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,9 +19,10 @@ from forebay._src.sources import store_settings, versioned_tables
 from forebay._src.sources.array_records import one_line
 from forebay._src.sources.versioned_tables import TableColumn, TableVersion
 from forebay._src.usage import CREDENTIALS, READERS, explained
-from forebay.errors import InvalidPipelineError, MissingFileError, UnavailableError
+from forebay.errors import ForebayError, InvalidPipelineError, MissingFileError, UnavailableError
 
 _COMPACT = "rewrite the data files (OPTIMIZE, or with deletion vectors REORG TABLE ... APPLY (PURGE)), or leave it out"
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _NAME = "delta.columnMapping.physicalName"
 
 
@@ -55,7 +57,7 @@ def from_delta(
             Default: the latest version; of a `DeltaTable`, the version that it has loaded.
         columns: The columns to read. Default: all.
         nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default: the
-            columns that are optional in the files, except those without missing values by the log's statistics.
+            columns that are optional in the files, except those without missing values by the files' footers.
         filters: Reads only the rows for which this expression is true, as in `from_parquet`. Files are left out by the
             partition values in the log, and row groups by their statistics.
 
@@ -107,8 +109,13 @@ def _opened(table: Any, version: int | str | datetime | None, op: str) -> Any:
     except library.exceptions.TableNotFoundError as error:
         context |= {"cause": one_line(error), "hint": "check the path; a table has a folder _delta_log"}
         raise MissingFileError(f"{op}: there is no Delta table here", context) from None
-    except (library.exceptions.DeltaError, OSError, ValueError) as error:
-        cause = one_line(error)
+    except BaseException as error:
+        # Its native module panics for some paths, with an exception that is no `Exception`.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        if isinstance(error, ForebayError):
+            raise
+        cause = _ANSI.sub("", one_line(error))
         if "not supported" in cause.lower() or "unsupported" in cause.lower():
             hint = "drop the feature (ALTER TABLE ... DROP FEATURE), or copy the table without it"
             what = f"{op}: the table has a feature that deltalake does not read"
@@ -198,7 +205,7 @@ def _leaves(outer: str, stored: str, fields: list[dict[str, Any]]) -> Iterator[t
         # Lists of other things and maps are texts, of which the engine has no type to compare.
         is_known = known is not None and (is_simple or (simple not in ("binary", "date") and "decimal" not in simple))
         dtype, unit = known if known is not None and is_known else (None, None)
-        yield TableColumn(name, inside, dtype, unit, is_list, not field["nullable"], refused=refused), field
+        yield TableColumn(name, inside, dtype, unit, is_list, refused=refused), field
 
 
 def _refused(changes: Iterable[dict[str, Any]]) -> str | None:
@@ -210,21 +217,17 @@ def _refused(changes: Iterable[dict[str, Any]]) -> str | None:
 
 
 def _column(column: TableColumn, field: dict[str, Any], actions: Any, partitions: list[str]) -> TableColumn:
-    """Adds what the log says about the values."""
+    """Adds the values that the log has of a partition column."""
     import pyarrow as pa
 
-    if column.name in partitions:
-        values = actions[f"partition.{column.name}"]
-        if column.dtype == "bytes":
-            return replace(
-                column, values=values.to_pylist(), refused="is a partition column of bytes, which is not read"
-            )
-        if field["type"] == "date" or field["type"].startswith("timestamp"):
-            values = values.cast(pa.int32() if field["type"] == "date" else pa.timestamp("us")).cast(pa.int64())
-        found = values.to_pylist()
-        if field["type"].startswith("decimal"):
-            found = [None if value is None else str(value) for value in found]
-        return replace(column, values=found)
-    name = f"null_count.{column.name}"
-    counts = actions[name].to_pylist() if name in actions.column_names else [None]
-    return replace(column, is_whole=column.is_whole or all(count == 0 for count in counts))
+    if column.name not in partitions:
+        return column
+    values = actions[f"partition.{column.name}"]
+    if column.dtype == "bytes":
+        return replace(column, values=values.to_pylist(), refused="is a partition column of bytes, which is not read")
+    if field["type"] == "date" or field["type"].startswith("timestamp"):
+        values = values.cast(pa.int32() if field["type"] == "date" else pa.timestamp("us")).cast(pa.int64())
+    found = values.to_pylist()
+    if field["type"].startswith("decimal"):
+        found = [None if value is None else str(value) for value in found]
+    return replace(column, values=found)

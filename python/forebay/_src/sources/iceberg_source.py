@@ -62,7 +62,7 @@ def from_iceberg(
         snapshot_id: The number of a snapshot, or the name of a branch or a tag. Default: the current one.
         columns: The columns to read. Default: all.
         nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default: the
-            columns that are optional in the files, except those without missing values by the table's statistics.
+            columns that are optional in the files, except those without missing values by the files' footers.
         filters: Reads only the rows for which this expression is true, as in `from_parquet`. Row groups are left out by
             their statistics.
 
@@ -217,30 +217,28 @@ class _Leaf:
     name: str
     number: int
     kind: Any
-    required: bool
     default: Any
 
-    def column(self, stored: str, **more: Any) -> TableColumn:
+    def column(self, stored: str, refused: str | None = None) -> TableColumn:
         """Returns it as a column whose name in files is `stored`."""
         is_list = type(self.kind).__name__ == "ListType"
         inside = self.kind.element_type if is_list else self.kind
         found = versioned_tables.type_of(str(inside))
         if found is None and self.kind.is_primitive:
-            more["refused"] = f"is {self.kind}, which is not read"
+            refused = f"is {self.kind}, which is not read"
         if is_list and found is not None and (found[0] == "bytes" or found[1] == "D" or "decimal" in str(inside)):
             found = None
         dtype, unit = found or (None, None)
-        return TableColumn(self.name, stored, dtype, unit, is_list, **{"is_whole": self.required, **more})
+        return TableColumn(self.name, stored, dtype, unit, is_list, refused=refused)
 
 
-def _leaves(outer: str, fields: Iterable[Any], *, required: bool = True) -> Iterator[_Leaf]:
+def _leaves(outer: str, fields: Iterable[Any]) -> Iterator[_Leaf]:
     for field in fields:
-        kind, is_required = field.field_type, required and field.required
-        if kind.is_struct:
-            yield from _leaves(f"{outer}{field.name}.", kind.fields, required=is_required)
+        if field.field_type.is_struct:
+            yield from _leaves(f"{outer}{field.name}.", field.field_type.fields)
         else:
             default = getattr(field, "initial_default", None)
-            yield _Leaf(outer + field.name, field.field_id, kind, is_required, default)
+            yield _Leaf(outer + field.name, field.field_id, field.field_type, default)
 
 
 def _column(leaf: _Leaf, files: list[Any], footers: list[dict[int, _Leaf]], specs: Any) -> TableColumn:
@@ -262,9 +260,7 @@ def _column(leaf: _Leaf, files: list[Any], footers: list[dict[int, _Leaf]], spec
         refused = "is a partition column, and is not in all files"
     elif other is not None:
         refused = f"is {other} in some files, and {leaf.kind} in the table"
-    counts = [(file.null_value_counts or {}).get(leaf.number) for file in files]
-    is_whole = leaf.required or (not without and all(count == 0 for count in counts))
-    return leaf.column(name, is_whole=is_whole, **({"refused": refused} if refused else {}))
+    return leaf.column(name, refused)
 
 
 def _partitioned(spec: Any) -> set[int]:

@@ -67,8 +67,6 @@ class TableColumn:
     #: The unit of a column of times.
     unit: str | None = None
     is_list: bool = False
-    #: Whether the metadata says that no value is missing.
-    is_whole: bool = False
     #: The value of each file, if it is one of a partition.
     values: Sequence[Any] | None = None
     #: Why it cannot be read exactly.
@@ -128,6 +126,8 @@ def read(
     for name in needed:
         if reason := by_name[name].refused:
             raise table.refuse(f"column {name!r} {reason}", column=name)
+        if sum(column.name == name for column in table.columns) > 1:
+            raise table.refuse(f"two columns are named {name!r}", column=name, hint="leave it out by columns=")
     if len(table.paths) > FILES_MAX:
         raise table.refuse(f"{table.name} has {len(table.paths)} data files, and {FILES_MAX} may be read")
     if not table.paths:
@@ -215,17 +215,14 @@ class _Reading:
         return ds if units == ds._pipeline.times else Dataset(ds._pipeline.with_times(units))
 
     def _missing(self, named: list[str] | None) -> list[str]:
-        """Returns the columns that may be missing: what the user says, or the files and the metadata."""
+        """Returns the columns that may be missing: those that the user says, or those of the files."""
+        texts = {} if self.in_paths is None else self.in_paths.texts
         may_be_missing = []
         for column in self.columns:
-            if column.values is not None:
-                lacks = self.in_paths is not None and None in self.in_paths.texts[column.stored]
-                if lacks or (named is not None and column.name in named):
-                    may_be_missing.append(column.stored)
-            elif column.stored not in self.absent:
-                found = column.stored in self.found.nullable and not column.is_whole
-                if found if named is None else column.name in named:
-                    may_be_missing.append(column.stored)
+            name = column.stored
+            is_named = column.name in named if named is not None else name in self.found.nullable and name not in texts
+            if (is_named and name not in self.absent) or None in texts.get(name, ()):
+                may_be_missing.append(name)
         return may_be_missing
 
     def _expression(self, column: TableColumn) -> Expr | None:
