@@ -18,6 +18,7 @@ from forebay._src.images.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iteration.distributed import Distributed
 from forebay._src.iteration.headspace import Headspace
 from forebay._src.iteration.iterator import DatasetIterator
+from forebay._src.iteration.no_batches import NoBatchesWarning
 from forebay._src.iteration.otel import OtelTrace, trace_otel
 from forebay._src.iteration.ranks import RanksWarning
 from forebay._src.iteration.repeats import RepeatedEpochWarning
@@ -66,6 +67,7 @@ __all__ = [
     "Saved",
     "Schedule",
     "Schema",
+    "NoBatchesWarning",
     "NonDeterministicWarning",
     "OtelTrace",
     "Service",

@@ -16,6 +16,7 @@ from forebay._src import habits
 from forebay._src.functions.tolerance import Skipped, SkippedSample
 from forebay._src.iteration import pipeline_ops
 from forebay._src.iteration.iteration import Iteration
+from forebay._src.iteration.no_batches import note_empty
 from forebay._src.iteration.state import VERSION, checked_position, epoch_of, position_of
 from forebay._src.iteration.waits import Totals, Waits
 from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
@@ -64,6 +65,8 @@ class DatasetIterator(Iterator[Sample]):
         #: Whether the user has been warned, or wants no warnings.
         self._quiet = False
         self._waits = Waits()
+        #: Whether it has delivered no batch or sample, and began at no saved state.
+        self._is_empty = True
 
     if not TYPE_CHECKING:
 
@@ -110,7 +113,10 @@ class DatasetIterator(Iterator[Sample]):
             if delivery is None:
                 self._ended = True
                 self._waits.ended()
+                if self._is_empty and self._state is None:
+                    note_empty(self._iteration.pipeline)
                 raise StopIteration
+            self._is_empty = False
             self._waits.got()
             self._waits.count(_samples_of(delivery))
             self._epoch = native.epoch
