@@ -30,6 +30,7 @@ from forebay._src.service.security import Tls
 from forebay._src.service.service import Service, connect, up
 from forebay._src.sources.combining import concatenate, interleave, mix, zip
 from forebay._src.sources.csv_source import from_csv
+from forebay._src.sources.delta_source import from_delta
 from forebay._src.sources.file_sources import (
     from_arrow,
     from_files,
@@ -41,6 +42,7 @@ from forebay._src.sources.file_sources import (
     load,
 )
 from forebay._src.sources.hf_source import from_hf
+from forebay._src.sources.iceberg_source import from_iceberg
 from forebay._src.sources.json_sources import from_json, from_jsonl
 from forebay._src.sources.library_sources import from_array_record, from_lance
 from forebay._src.sources.memory_sources import from_dict, from_generator, from_map_dataset, from_numpy, range
@@ -97,6 +99,8 @@ __all__ = [
     "from_json",
     "from_jsonl",
     "from_lance",
+    "from_delta",
+    "from_iceberg",
     "from_litdata",
     "from_map_dataset",
     "from_mds",
