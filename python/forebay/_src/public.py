@@ -15,6 +15,7 @@ from forebay._src.expr.expr_texts import concat_str, format
 from forebay._src.functions.tolerance import NonDeterministicWarning, SkippedSample
 from forebay._src.functions.user_errors import SkipSample
 from forebay._src.images.image_ops import IMAGENET_MEAN, IMAGENET_STD
+from forebay._src.iteration.changed_files import FilesChangedWarning
 from forebay._src.iteration.distributed import Distributed
 from forebay._src.iteration.headspace import Headspace
 from forebay._src.iteration.iterator import DatasetIterator
@@ -60,6 +61,7 @@ __all__ = [
     "DatasetIterator",
     "Distributed",
     "Expr",
+    "FilesChangedWarning",
     "Headspace",
     "Ragged",
     "RanksWarning",
