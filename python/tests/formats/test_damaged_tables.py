@@ -92,3 +92,22 @@ for _ in range(150):
         write(tmp_path / name, mixed())
         ran = subprocess.run([sys.executable, "-c", script, str(tmp_path / name)], capture_output=True, check=True)
         assert ran.stderr == b""
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_page_that_differs_from_its_checksum_is_an_error(tmp_path, version, compression):
+    path, texts = tmp_path / "a.parquet", [f"t{number:05d}" for number in range(1000)]
+    table = pa.table({"s": texts})
+    options = {"use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
+    pq.write_table(table, path, compression=compression, data_page_version=version, **options)
+    whole = path.read_bytes()
+    kept = ["".join(row["s"]) for row in fb.from_parquet(path)]
+    assert kept == texts
+    for at in range(len(whole) // 4, len(whole) // 2, 97):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        ds = fb.from_parquet(path)
+        for each in (ds, ds.shuffle(), ds.filter(fb.col("s") != "")):
+            with pytest.raises(E.DataError) as caught:
+                list(each.iter(seed=1))
+            assert caught.value.context["file"].endswith("a.parquet")

@@ -192,3 +192,22 @@ def test_importing_is_light():
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n[]\n"
+
+
+@pytest.mark.parametrize("row", range(4))
+def test_ctrl_c_ends_the_trial_of_a_function(row):
+    code = textwrap.dedent(
+        f"""
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        import forebay as fb
+        def function(sample):
+            if sample["id"] == {row}: signal.raise_signal(signal.SIGINT)
+            return sample
+        fb.range(100).map(function)
+        print("written")
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=90)
+    assert "KeyboardInterrupt" in done.stderr
+    assert done.stdout == ""

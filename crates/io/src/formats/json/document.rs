@@ -83,6 +83,9 @@ pub(crate) fn begin(forward: &mut Forward, field: Option<&str>) -> Result<u64> {
     }
     match solid(forward, at)? {
         Some((at, b'[')) => Ok(solid(forward, at + 1)?.map_or(at + 1, |(first, _)| first)),
+        Some((_, b'{')) if field.is_none() && is_lines(forward, at)? => {
+            Err(broken(forward, at, "each line is an object"))
+        }
         Some((_, b'{')) if field.is_none() => {
             Err(without(forward, start, "this document is an object, and not an array of objects".to_owned()))
         }
@@ -146,6 +149,19 @@ pub(crate) fn starts(forward: &mut Forward, mut at: u64, is_document: bool, stop
         }
     }
     Ok(starts)
+}
+
+/// Says whether an object ends with its line and another one begins in the next.
+fn is_lines(forward: &mut Forward, at: u64) -> Result<bool> {
+    let bytes = forward.at(at, WINDOW)?;
+    let mut begin = 0;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        begin += line.len();
+        if line.trim_ascii_end().ends_with(b"}") {
+            return Ok(bytes.get(begin) == Some(&b'{'));
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the value of a row.
