@@ -200,7 +200,7 @@ def test_many_files_are_read_with_few_open(folder, monkeypatch):
     assert len(os.listdir("/proc/self/fd")) <= before + 2
 
 
-@pytest.mark.parametrize("package", ["array_record", "lance"])
+@pytest.mark.parametrize("package", ["array_record", "lance", "deltalake"])
 def test_the_code_of_the_reference_runs(package, tmp_path, monkeypatch):
     """The tests of the pages leave it out where the package is not installed."""
     monkeypatch.chdir(tmp_path)

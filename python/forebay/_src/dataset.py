@@ -102,8 +102,8 @@ class Dataset(
 
     def __repr__(self) -> str:
         """The columns."""
-        inner = repr(self.schema)[len("Schema(") :].replace(") in batches", "; in batches").rstrip(")")
-        return f"Dataset({inner})"
+        columns, _, batches = repr(self.schema)[len("Schema(") :].rpartition(")")
+        return f"Dataset({columns}{batches.replace(' in batches', '; in batches')})"
 
 
 name_methods(Dataset)

@@ -98,6 +98,10 @@ ELSEWHERE: Mapping[str, str] = {
         "decoded with map"
     ),
     "drop_nulls": _NOT_MISSING,
+    **dict.fromkeys(("iloc", "loc"), "write ds[i], ds[a:b] or select_rows([...])"),
+    **dict.fromkeys(("isna", "isnull"), "write filter(fb.col('x').is_null()), or ds.describe() for their numbers"),
+    **dict.fromkeys(("max", "mean", "median", "min", "nunique", "quantile", "std", "sum"), "write ds.describe()"),
+    **dict.fromkeys(("dtypes", "info"), "write schema, and ds.describe() for statistics"),
     "dropna": _NOT_MISSING,
     "duplicate": "write with_column('copy', fb.col('x'))",
     "dynamic_batch": _BY_TOKENS,

@@ -65,6 +65,7 @@ TEXTS: Mapping[str, str] = {
     "strptime": _READ_TIME,
     "sub": _REPLACE,
     "tail": "write slice(-n)",
+    **dict.fromkeys(("capitalize", "pad", "rjust", "swapcase", "title", "zfill"), _BY_MAP),
     "to_date": _READ_TIME,
     "to_datetime": _READ_TIME,
     "to_integer": "write to_int(base)",

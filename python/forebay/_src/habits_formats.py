@@ -23,19 +23,11 @@ _FORMATS: Mapping[str, str] = {
     "bigquery": _EXPORT,
     "dask": _EXPORT,
     "databricks_tables": _EXPORT,
-    "delta": (
-        "write from_parquet(deltalake.DeltaTable(path).file_uris()); with partitions or deletion vectors, "
-        "from_table(deltalake.DeltaTable(path).to_pyarrow_table())"
-    ),
     "delta_sharing_tables": _EXPORT,
     "duckdb": "write from_table(duckdb.sql(query))",
     "excel": "write from_table(pandas.read_excel(path))",
     "h5": _ARRAYS,
     "hdf5": _ARRAYS,
-    "iceberg": (
-        "write from_parquet([task.file.file_path for task in table.scan().plan_files()]); its delete files are not "
-        "applied"
-    ),
     "lmdb": _ARRAYS,
     "mongo": _EXPORT,
     "npy": "write from_numpy(numpy.load(path)); of a file that is larger than memory: docs/recipes/arrays.md",
@@ -71,9 +63,14 @@ FORMATS: Mapping[str, str] = {
     "read_audio": "write from_files(paths).decode_audio('bytes', sample_rate=16000)",
     "read_avro": _FORMATS["avro"],
     "read_binary_files": "write from_files(paths)",
+    "read_delta": "write from_delta(table)",
+    "read_deltalake": "write from_delta(table)",
     "read_hudi": _EXPORT,
+    "read_iceberg": "write from_iceberg(table) of a table of pyiceberg",
     "read_lance": "write from_lance(uri)",
     "read_numpy": _FORMATS["npy"],
+    "scan_delta": "write from_delta(table)",
+    "scan_iceberg": "write from_iceberg(table)",
     "read_videos": "write from_files(paths).decode_video('bytes', frames=16)",
     "read_table": "write from_table(table)",
 }

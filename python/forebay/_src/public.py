@@ -15,9 +15,11 @@ from forebay._src.expr.expr_texts import concat_str, format
 from forebay._src.functions.tolerance import NonDeterministicWarning, SkippedSample
 from forebay._src.functions.user_errors import SkipSample
 from forebay._src.images.image_ops import IMAGENET_MEAN, IMAGENET_STD
+from forebay._src.iteration.changed_files import FilesChangedWarning
 from forebay._src.iteration.distributed import Distributed
 from forebay._src.iteration.headspace import Headspace
 from forebay._src.iteration.iterator import DatasetIterator
+from forebay._src.iteration.no_batches import NoBatchesWarning
 from forebay._src.iteration.otel import OtelTrace, trace_otel
 from forebay._src.iteration.ranks import RanksWarning
 from forebay._src.iteration.repeats import RepeatedEpochWarning
@@ -29,6 +31,7 @@ from forebay._src.service.security import Tls
 from forebay._src.service.service import Service, connect, up
 from forebay._src.sources.combining import concatenate, interleave, mix, zip
 from forebay._src.sources.csv_source import from_csv
+from forebay._src.sources.delta_source import from_delta
 from forebay._src.sources.file_sources import (
     from_arrow,
     from_files,
@@ -40,6 +43,7 @@ from forebay._src.sources.file_sources import (
     load,
 )
 from forebay._src.sources.hf_source import from_hf
+from forebay._src.sources.iceberg_source import from_iceberg
 from forebay._src.sources.json_sources import from_json, from_jsonl
 from forebay._src.sources.library_sources import from_array_record, from_lance
 from forebay._src.sources.memory_sources import from_dict, from_generator, from_map_dataset, from_numpy, range
@@ -57,6 +61,7 @@ __all__ = [
     "DatasetIterator",
     "Distributed",
     "Expr",
+    "FilesChangedWarning",
     "Headspace",
     "Ragged",
     "RanksWarning",
@@ -64,6 +69,7 @@ __all__ = [
     "Saved",
     "Schedule",
     "Schema",
+    "NoBatchesWarning",
     "NonDeterministicWarning",
     "OtelTrace",
     "Service",
@@ -95,6 +101,8 @@ __all__ = [
     "from_json",
     "from_jsonl",
     "from_lance",
+    "from_delta",
+    "from_iceberg",
     "from_litdata",
     "from_map_dataset",
     "from_mds",

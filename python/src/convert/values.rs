@@ -91,8 +91,10 @@ pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows
         let message = format!("returned {n} rows for column {:?} of a batch of {rows}", field.name);
         raise(
             py,
-            &Error::new(ErrorKind::Function, message)
-                .hint("a map gives one row for each row; drop rows with filter, and make several of one with flat_map"),
+            &Error::new(ErrorKind::Function, message).hint(
+                "a map gives one row for each row; drop rows with filter, make several of one with flat_map, and \
+                       another number of n with window(n).flat_map",
+            ),
         )
     };
     let dense = field.kind.dtype().zip(field.kind.known_shape());

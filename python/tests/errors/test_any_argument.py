@@ -82,6 +82,7 @@ PLAUSIBLE: dict[str, Any] = {
     "tokenizer": "tokenizer.json",
     "uri": "nothing.lance",
     "value": 1,
+    "key": "id",
     "offsets": [0, 1],
     "values": [1],
     "vocab_size": 9,

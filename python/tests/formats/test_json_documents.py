@@ -98,6 +98,8 @@ def test_cocos_annotations_are_rows(tmp_path):
         ('{"x": 1}\n{"x": 2}\n', None, "is an object, and not an array", "from_jsonl"),
         ("[1, 2]", None, "an item of the array is json, but not an object", ""),
         ('[{"x": 1},, {"x": 2}]', None, "an item of the array is not json", "on_error"),
+        ('[{"x": 1},]', None, "the array ends behind a comma", "whole"),
+        ('[{"x": 1}, \n]', None, "the array ends behind a comma", "whole"),
         ('[{"x": 1}] [{"x": 2}]', None, "the file goes on behind the array", "whole"),
     ],
 )

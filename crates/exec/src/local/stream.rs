@@ -20,16 +20,16 @@ use forebay_io::WindowAnnouncement;
 use forebay_plan::STREAMED_AT_ONCE;
 
 use super::cursor::{Cursor, Task};
+use super::options::LocalOptions;
 use super::slots::{Head, State};
 use crate::executable::{Executable, MorselRequest};
 use crate::ops::scratch::Scratch;
 use crate::panic::panicked;
 use crate::profile::span_log::SpanLog;
 use crate::skip::known_skips::KnownSkips;
-use crate::skip::skip_log::{Budget, SkippedSample};
+use crate::skip::skip_log::SkippedSample;
 use crate::tail::delivery::Delivery;
 use crate::tail::merge::Merge;
-use crate::tail::position::Position;
 use crate::threads::STACK_BYTES;
 use crate::threads::row_pool::RowPool;
 
@@ -41,42 +41,6 @@ const SLOT_CHUNKS: usize = 16;
 const POLL: Duration = Duration::from_millis(50);
 /// Chunks without a row to deliver after which `next` calls `poll`, though it does not wait.
 const CHUNKS_A_POLL: usize = 16;
-
-/// The options of a stream.
-#[derive(Debug, Clone)]
-pub struct LocalOptions {
-    /// Threads that compute. 0 means one for each core.
-    pub threads: usize,
-    /// The epoch to end before. `None` means never.
-    pub end_epoch: Option<u64>,
-    /// Whether splits come in order. If not, chunks come as they are computed.
-    pub ordered: bool,
-    /// The index of this consumer.
-    pub consumer: ConsumerIndex,
-    /// The position to begin at.
-    pub from: Position,
-    /// How many samples may be skipped, where the pipeline skips samples that fail.
-    pub budget: Budget,
-    /// Samples that an earlier run skipped and this one must skip, too.
-    pub known_skips: KnownSkips,
-    /// Whether the stream ends with the first epoch that has no row, or soon after it.
-    pub until_empty: bool,
-}
-
-impl Default for LocalOptions {
-    fn default() -> Self {
-        Self {
-            threads: 0,
-            end_epoch: Some(1),
-            ordered: true,
-            consumer: ConsumerIndex(0),
-            from: Position::default(),
-            budget: Budget::default(),
-            known_skips: KnownSkips::default(),
-            until_empty: false,
-        }
-    }
-}
 
 struct Shared {
     executable: Arc<Executable>,
@@ -112,8 +76,7 @@ impl LocalStream {
     /// # Errors
     /// Internal when no thread can be started; any error of preparing the tail.
     pub fn start(executable: Arc<Executable>, options: LocalOptions) -> Result<Self> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = if options.threads == 0 { cores } else { options.threads };
+        let threads = options.threads_of(executable.stages().graph.source());
         if !options.ordered {
             executable.check_any_order()?;
         }

@@ -7,7 +7,8 @@ use forebay_core::Result;
 use super::local_parts::LocalParts;
 use super::stream::MixedStream;
 use crate::executable::Executable;
-use crate::local::stream::{LocalOptions, LocalStream};
+use crate::local::options::LocalOptions;
+use crate::local::stream::LocalStream;
 use crate::skip::skip_log::SkippedSample;
 use crate::tail::delivery::Delivery;
 

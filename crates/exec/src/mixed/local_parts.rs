@@ -10,7 +10,8 @@ use forebay_core::{ConsumerIndex, Result};
 use super::part::{PartStream, PartStreams};
 use super::run_rows::Samples;
 use crate::executable::Executable;
-use crate::local::stream::{LocalOptions, LocalStream};
+use crate::local::options::LocalOptions;
+use crate::local::stream::LocalStream;
 use crate::skip::known_skips::KnownSkips;
 use crate::skip::skip_log::{Budget, SkippedSample};
 use crate::tail::delivery::Delivery;
@@ -33,8 +34,7 @@ impl LocalParts {
     /// Prepares the datasets of a mix for one consumer.
     pub(super) fn new(mix: &Executable, options: &LocalOptions) -> Self {
         let samples = Samples::new(&mix.plan().extent().parts);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = if options.threads == 0 { cores } else { options.threads };
+        let threads = options.threads_of(mix.stages().graph.source());
         let known = |number| options.known_skips.of_part(|sample| samples.own(number, sample));
         let parts: Vec<_> = mix.parts().iter().enumerate().map(|(number, of)| (of.clone(), known(number))).collect();
         let own = mix.plan().sharding().part(options.consumer);

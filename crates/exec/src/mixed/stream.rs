@@ -15,7 +15,7 @@ use forebay_plan::{Changes, Combined, Combining, MixSchedule, Source, Stop, neve
 use super::part::{MixPart, PartStreams, Repeats};
 use super::run_rows::{MixColumns, RunRows, Samples};
 use crate::executable::Executable;
-use crate::local::stream::LocalOptions;
+use crate::local::options::LocalOptions;
 use crate::skip::skip_log::SkippedSample;
 use crate::tail::delivery::Delivery;
 use crate::tail::merge::Merge;

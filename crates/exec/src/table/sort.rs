@@ -120,7 +120,7 @@ fn sort(pairs: &mut [Pair], threads: usize, order: impl Fn(&Pair, &Pair) -> Orde
 
 fn missing(column: &str) -> Error {
     Error::invalid(format!("sort: a value of {column:?} is missing or nan"))
-        .hint("fill_null it before, or leave such samples out")
+        .hint("fill_null it before; or save the samples that have it once, and sort what was saved")
 }
 
 fn other(column: &str) -> Error {

@@ -1,5 +1,6 @@
 //! The source of a pipeline, as plain data: enough to open it on any machine. `facts` has the properties that planners
-//! need, `columns` the columns of a source, `combined` the checks and columns of datasets that are read as one.
+//! need, `columns` the columns of a source, `combined` the checks and columns of datasets that are read as one,
+//! `mix_weights` the checks of their weights, `windows` the columns of windows.
 //!
 //! A source is resolved in three steps, none of them here: `io` looks up its schema when the user writes it, and lists
 //! and pins its files when it runs (a `SourceIndex`), and its rows are read by place.
@@ -8,6 +9,7 @@ mod blob;
 mod columns;
 mod combined;
 pub(crate) mod facts;
+mod mix_weights;
 pub(crate) mod windows;
 
 use std::collections::BTreeMap;

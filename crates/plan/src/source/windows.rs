@@ -36,7 +36,10 @@ pub(super) fn field(field: &Field, size: u64, is_full: bool) -> Result<Field> {
     let kind = match &field.kind {
         Kind::Utf8 => Kind::Texts,
         Kind::Scalar { .. } if field.nullable => {
-            return refuse("a number may be missing", "fill_null before it, or leave such rows out before");
+            return refuse(
+                "a number may be missing",
+                "fill_null before it; or save the rows that have it once, and read what was saved",
+            );
         }
         Kind::Scalar { dtype } => Kind::Tensor { dtype: *dtype, shape: vec![first] },
         Kind::Tensor { dtype, .. } if field.kind.known_shape().is_some_and(|shape| !shape.contains(&0)) => {

@@ -65,6 +65,9 @@ def _instead_of_function(given: Any) -> str:
         return "join conditions by &: (fb.col('x') > 0) & (fb.col('y') > 0)"
     if getattr(given, "ndim", 0) == 1:
         return "give a function, or an expression; of a mask, write select_rows(numpy.flatnonzero(mask))"
+    if isinstance(given, bool):
+        hint = "give a function, or an expression: `is`, `and`, `or` and `not` see no values"
+        return f"{hint}; write x.is_null(), &, | and ~"
     return "give a function"
 
 

@@ -6,6 +6,8 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from forebay.errors import ForebayError
+
 _PACKAGE = str(Path(__file__).absolute().parents[2])
 
 
@@ -51,7 +53,10 @@ def describe(error: BaseException, frames: TracebackType | None = None) -> tuple
         # The engine puts the name of the op before it.
         return f"failed: {error}", "", "data"
     frames = _first_user_frame(frames or error.__traceback__)
-    text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1] or type(error).__name__
+    if isinstance(error, ForebayError):
+        text = f"{type(error).__name__}: {error.message}"
+    else:
+        text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1] or type(error).__name__
     shown = traceback.TracebackException(type(error), error, frames)
     fault = "skip" if isinstance(error, SkipSample) else "code" if isinstance(error, _PROGRAMMING) else None
     return f"raised {text}", "".join(shown.format()), fault

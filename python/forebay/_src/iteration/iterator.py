@@ -15,7 +15,9 @@ from forebay import _native
 from forebay._src import habits
 from forebay._src.functions.tolerance import Skipped, SkippedSample
 from forebay._src.iteration import pipeline_ops
+from forebay._src.iteration.changed_files import note_files
 from forebay._src.iteration.iteration import Iteration
+from forebay._src.iteration.no_batches import note_empty
 from forebay._src.iteration.state import VERSION, checked_position, epoch_of, position_of
 from forebay._src.iteration.waits import Totals, Waits
 from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
@@ -64,6 +66,8 @@ class DatasetIterator(Iterator[Sample]):
         #: Whether the user has been warned, or wants no warnings.
         self._quiet = False
         self._waits = Waits()
+        #: Whether it has delivered no batch or sample, and began at no saved state.
+        self._is_empty = True
 
     if not TYPE_CHECKING:
 
@@ -110,7 +114,10 @@ class DatasetIterator(Iterator[Sample]):
             if delivery is None:
                 self._ended = True
                 self._waits.ended()
+                if self._is_empty and self._state is None:
+                    note_empty(self._iteration.pipeline)
                 raise StopIteration
+            self._is_empty = False
             self._waits.got()
             self._waits.count(_samples_of(delivery))
             self._epoch = native.epoch
@@ -337,6 +344,8 @@ class DatasetIterator(Iterator[Sample]):
             if self._lost is not None:
                 self._lose(self._lost)
                 raise self._lost
+            if self._iteration.service is None and not self._quiet and self._native is not None:
+                note_files(self._iteration.pipeline.dataset_id, self._native.saved())
         return self._native
 
     def _is_elsewhere(self) -> bool:

@@ -33,6 +33,8 @@ class Base:
     __slots__ = ("_pipeline",)
 
     def __init__(self, pipeline: _native.Pipeline) -> None:
+        if not isinstance(pipeline, _native.Pipeline):
+            raise TypeError("sources make datasets: fb.from_parquet(paths), fb.from_dict({...}), fb.from_table(table)")
         self._pipeline = pipeline
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from forebay._src import arguments
 from forebay._src.frameworks import for_torch
 from forebay._src.ops.base import Base
-from forebay.errors import UnavailableError
+from forebay.errors import InvalidPipelineError, UnavailableError
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
@@ -187,6 +187,9 @@ def _of(ops: FrameworkOps) -> Dataset:
 def _check(service: Service | str | None, options: Mapping[str, Any], op: str, *own: str) -> None:
     from forebay._src.dataset import Dataset
 
+    if isinstance(service, str) and service.partition(":")[0] in ("cpu", "cuda", "mps", "tpu", "gpu"):
+        hint = f'write device="{service}"' if op == "to_torch" else "leave it out: batches lie on the default device"
+        raise InvalidPipelineError(f"{op}: {service!r} is a device, and not the address of a service", {"hint": hint})
     for_torch.check_options(Dataset.iter if service is None else Dataset.distribute, options, op, own)
 
 

@@ -115,7 +115,8 @@ class ManyOps(Base):
         if self._pipeline.batch_size is not None:
             hint = (
                 "leave batch and unbatch out: samples come one by one without them. A function of many samples at once "
-                "is map(fn, batched=True) before batch; one that returns another number of samples is flat_map(fn)"
+                "is map(fn, batched=True) before batch; one that makes another number of samples is flat_map(fn), "
+                "or window(n).flat_map(fn) for n samples"
             )
             raise InvalidPipelineError("unbatch comes after batch", {"hint": hint})
         return self.explode(

@@ -208,6 +208,9 @@ class OrderOps(Base):
     ) -> dict[str, Any]:
         """Returns how each column is padded."""
         lists = [column for column in self._lists() if column not in ragged]
+        if ragged and not lists:
+            hint = "leave one of them out; ragged=['x'] keeps the lengths of the lists that it names alone"
+            raise InvalidPipelineError("batch: all columns of lists are ragged, so none is padded", {"hint": hint})
         to = _by_column(pad_to, "pad_to", lists)
         others = [column for column in lists if column not in {name for name, _ in to}]
         if isinstance(truncate, Sequence) and not isinstance(truncate, str):

@@ -44,7 +44,7 @@ class RowOps(Base):
     @explained(
         'map(fn, reads=["x"], writes=["y"]) keeps the other columns; map(fn) keeps only the columns that fn returns',
         **_HABITS,
-        batch_size="leave it out: a batched function gets any number of rows; behind batch(n) it gets batches",
+        batch_size="leave it out: a batched function gets any number of rows; window(n) before it gives it n",
         input_columns='write reads=["x"]',
         remove_columns='leave it out: map(fn) keeps only the columns that fn returns; writes=["y"] keeps the others',
     )

@@ -6,6 +6,8 @@ Paths may be one path or a list, with globs (`*.tar`) and braces (`{000..127}`),
 
 from __future__ import annotations
 
+import glob
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -312,6 +314,20 @@ def _files(op: str, **source: Any) -> Dataset:
     return Dataset(_native.Pipeline.from_files(native_json.dumps(hub.pinned(source, op), op), op, file, line))
 
 
+def _check_tables(paths: list[str]) -> None:
+    """Refuses a folder of this machine that is a table: its files have rows of older versions, too."""
+    for path in paths:
+        folder = path.removeprefix("file://").rstrip("/")
+        if not os.path.isdir(folder):
+            continue
+        if os.path.isdir(f"{folder}/_delta_log"):
+            hint = f"write from_delta({path!r}); or name files by a pattern"
+            raise InvalidPipelineError("from_parquet: this folder is a Delta table", {"file": path, "hint": hint})
+        if glob.glob(f"{glob.escape(folder)}/metadata/*.metadata.json"):
+            hint = "write from_iceberg(table) of pyiceberg, or of its newest metadata file; or name files by a pattern"
+            raise InvalidPipelineError("from_parquet: this folder is an Iceberg table", {"file": path, "hint": hint})
+
+
 def _tables(
     op: str,
     source: str,
@@ -328,6 +344,8 @@ def _tables(
     merge = arguments.flag(merge_schemas, op, "merge_schemas")
     hive = partitioning is not None and arguments.choice(partitioning, op, "partitioning", "hive") == "hive"
     source_paths = arguments.paths(paths, op)
+    if op == "from_parquet":
+        _check_tables(source_paths)
     return _files(
         op, source=source, paths=source_paths, columns=names, nullable=missing, hive=hive, merge=merge, **more
     )

@@ -68,6 +68,7 @@ def readers() -> dict[str, Callable[[str], Dataset]]:
         "megatron": fb.from_megatron,
         "array_record": fb.from_array_record,
         "lance": fb.from_lance,
+        "delta": fb.from_delta,
         "saved": lambda path: fb.load(path, partial=True),
     }
 
@@ -109,6 +110,8 @@ def _of_folder(folder: str) -> str:
         pass
     if folder.rstrip("/").endswith(".lance"):
         return "lance"
+    if os.path.isdir(os.path.join(folder, "_delta_log")):
+        return "delta"
     if index := _index(os.path.join(folder, "index.json")):
         return "mds" if "shards" in index else "litdata" if "chunks" in index else "files"
     endings, inside = _endings(folder)

@@ -75,6 +75,52 @@ def _checked(name: object, value: object) -> str | bool:
     return value
 
 
+def of(address: str) -> dict[str, str | bool]:
+    """Returns the settings of the longest address at or above this one, from the variable or its file."""
+    text = os.environ.get(VARIABLE, "").strip()
+    if text and not text.startswith("{"):
+        try:
+            with open(text, encoding="utf-8") as file:
+                kept = dict(json.load(file))
+        except (OSError, ValueError) as error:
+            context = {"file": text, "cause": str(error), "hint": f"correct or unset {VARIABLE}"}
+            raise InvalidPipelineError(f"{VARIABLE} names a file that cannot be read", context) from None
+    else:
+        kept = _kept()
+    above = [each for each in kept if address == each or address.startswith(each.rstrip("/") + "/")]
+    return dict(kept[max(above, key=len)]) if above else {}
+
+
+def for_deltalake(address: str) -> dict[str, str] | None:
+    """Returns the settings of an address as `deltalake` takes them, which reads the environment, too."""
+    if "://" not in address or address.startswith("file://"):
+        return None
+    found = {name: str(value).lower() if isinstance(value, bool) else value for name, value in of(address).items()}
+    endpoint = found.get("endpoint_url") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if (endpoint or "").startswith("http://"):
+        found["allow_http"] = "true"
+    return found or None
+
+
+#: The names of `pyiceberg` for settings of `s3://`.
+_OF_PYICEBERG = {
+    "access_key_id": "s3.access-key-id",
+    "secret_access_key": "s3.secret-access-key",
+    "session_token": "s3.session-token",
+    "region": "s3.region",
+    "endpoint_url": "s3.endpoint",
+    "profile": "s3.profile-name",
+    "skip_signature": "s3.anonymous",
+}
+
+
+def for_pyiceberg(address: str) -> dict[str, str]:
+    """Returns the settings of an address as `pyiceberg` takes them."""
+    found = {_OF_PYICEBERG[name]: str(value) for name, value in of(address).items() if name in _OF_PYICEBERG}
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return {**({"s3.endpoint": endpoint} if endpoint and address.startswith("s3") else {}), **found}
+
+
 def _kept() -> dict[str, dict[str, str | bool]]:
     text = os.environ.get(VARIABLE, "").strip()
     if text and not text.startswith("{"):

@@ -114,7 +114,13 @@ pub(crate) fn next(forward: &mut Forward, offset: u64, row: Option<u64>, is_docu
         let end = scanner.feed(&bytes[seen..]).map(|end| (seen + end, bytes[seen + end]));
         seen = bytes.len();
         match end {
-            Some((end, b',')) => return Ok(Some(end as u64 + 1)),
+            Some((end, b',')) => {
+                let len = end as u64 + 1;
+                return match solid(forward, offset + len)? {
+                    Some((at, b']')) => Err(numbered(broken(forward, at, "the array ends behind a comma"))),
+                    _ => Ok(Some(len)),
+                };
+            }
             Some((end, b']')) => return Ok(Some(end as u64)),
             Some((end, _)) => {
                 return Err(numbered(broken(forward, offset + end as u64, "a bracket of the array is another one")));

@@ -5,8 +5,9 @@
 //!   take; `patterns`: patterns of texts
 //! - `table`, `time`: tables that it looks up; units, parts and formats of times
 //! - `written`: its serialized form
-//! - `kind`: its type over a schema; `concat`: the type of `concat_list`; `missing`: the columns that may be missing;
-//!   `ranges`: whether a condition may be true for rows of which a file's footer tells the ranges
+//! - `kind`: its type over a schema; `promote`: the dtypes of results; `concat`: the type of `concat_list`
+//! - `missing`: the columns that may be missing; `ranges`: whether a condition may be true for rows of which a file's
+//!   footer tells the ranges
 
 mod call;
 mod cast;
@@ -18,6 +19,7 @@ mod lengths;
 mod missing;
 mod operand;
 mod patterns;
+mod promote;
 mod ranges;
 mod table;
 mod time;
@@ -29,8 +31,9 @@ pub use cast::CastType;
 pub(crate) use cast::cast_may_fail;
 pub use constants::{ItemDefault, Values};
 pub use keys::Keys;
-pub use kind::{ExprKind, meet, promote, stack_dtype};
+pub use kind::{ExprKind, stack_dtype};
 pub use patterns::{Group, Pattern, Replacement};
+pub use promote::{meet, promote};
 pub use ranges::{ColumnValues, ValueBound, ValueRange};
 pub use table::{Found, Table};
 pub use time::{MONTHS, TimeItem, TimePart, TimeUnit, WEEKDAYS, time_items};

@@ -52,6 +52,7 @@ impl Pattern {
         if let Some(regex) = self.compiled.get() {
             return Ok(regex);
         }
+        self.check_classes()?;
         let regex = RegexBuilder::new(&self.text).size_limit(PATTERN_BYTES_MAX).build().map_err(|e| {
             let why = e.to_string();
             let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
@@ -63,6 +64,38 @@ impl Pattern {
             })
         })?;
         Ok(self.compiled.get_or_init(|| regex))
+    }
+
+    /// Refuses letters within brackets that are operators of sets here, and letters in Python.
+    fn check_classes(&self) -> Result<()> {
+        let mut letters = self.text.chars().peekable();
+        let mut is_class = false;
+        while let Some(letter) = letters.next() {
+            let next = letters.peek().copied();
+            match letter {
+                '\\' => drop(letters.next()),
+                '[' if !is_class => {
+                    is_class = true;
+                    // A bracket that comes first is a letter of the class.
+                    letters.next_if_eq(&'^');
+                    letters.next_if_eq(&']');
+                }
+                ']' => is_class = false,
+                '[' if next != Some(':') => return Err(self.in_class("[")),
+                '&' | '~' | '-' if is_class && next == Some(letter) => {
+                    return Err(self.in_class(&format!("{letter}{letter}")));
+                }
+                '[' => drop(letters.by_ref().find(|letter| *letter == ']')),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn in_class(&self, operator: &str) -> Error {
+        let escaped: String = operator.chars().flat_map(|letter| ['\\', letter]).collect();
+        Error::invalid(format!("{self} is no pattern: {operator} within brackets would be an operator of sets"))
+            .hint(format!("write {escaped} for the letters"))
     }
 
     /// Returns the number of a group.
