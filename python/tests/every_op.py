@@ -130,6 +130,7 @@ AFTER_BATCH: list[Op] = [
     lambda ds, rng: ds.prefetch(rng.randint(1, 5)),
     lambda ds, rng: ds.mixup("image", "id", classes=64),
     lambda ds, rng: ds.cutmix("image", "id", classes=64),
+    lambda ds, rng: ds.mosaic("image", p=0.8).random_flip("image"),
 ]
 
 
@@ -186,6 +187,8 @@ def batched(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
     if not lists or rng.random() < 0.15:
         plain = [name for name in ds.schema if name not in lists]
         return ds.select(plain).batch(size, drop_remainder=drop, pad_last=not drop and rng.random() < 0.2)
+    if "boxes" in lists and "points" in lists and rng.random() < 0.5:
+        return ds.drop("points").batch(size, drop_remainder=drop, ragged=True).mosaic("image", p=0.8)
     if rng.random() < 0.25:
         return ds.batch(size, drop_remainder=drop, ragged=True)
     column = rng.choice(lists)

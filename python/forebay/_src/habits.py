@@ -60,7 +60,7 @@ METHODS: Mapping[str, str] = {
 
 _ROWS = "use pyarrow, pandas or Polars on the files of save(folder)"
 _BY_TOKENS = "write bucket_by_length('ids', [64, 128, 256], max_tokens=8192)"
-_COPY_PASTE = "zip the images with a permutation of them, and map: docs/recipes/detection.md#mosaic"
+_COPY_PASTE = "zip the images with a permutation of them, and map: docs/recipes/detection.md#copy-paste"
 _SAVED = "write save(folder, format='{}')"
 _BY_KEY = "write batch_by_key('key', 32) for batches of one key each; ds.describe() has statistics"
 _NOT_MISSING = "write filter(~fb.col('x').is_null())"
@@ -133,7 +133,6 @@ ELSEWHERE: Mapping[str, str] = {
     "materialize": "write cache(), or save(folder)",
     "max_tokens": _BY_TOKENS,
     "max_tokens_per_batch": _BY_TOKENS,
-    "mosaic": "zip the images with permutations of them, and map: docs/recipes/detection.md#mosaic",
     "mp_prefetch": _LEFT_OUT,
     "num_columns": "write len(ds.schema)",
     "merge": "write join(table, on='key')",

@@ -16,6 +16,7 @@ RANDOM_OPS = frozenset(
         "mask_tokens",
         "mix",
         "mixup",
+        "mosaic",
         "prefix_lm",
         "shuffle",
         "spec_augment",

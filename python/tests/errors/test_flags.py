@@ -51,6 +51,7 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
     "Dataset.mfcc": ("audio",),
     "Dataset.mask_tokens": ("ids", 3, 9),
     "Dataset.mixup": ("image", "label"),
+    "Dataset.mosaic": ("image",),
     "Dataset.normalize": ("image",),
     "Dataset.normalize_audio": ("audio",),
     "Dataset.pack": ("ids", 4),

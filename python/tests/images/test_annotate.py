@@ -11,6 +11,7 @@ import forebay.errors as E
 import numpy as np
 import pytest
 from PIL import Image
+from pipelines import fingerprint
 
 ROWS = 24
 
@@ -146,8 +147,11 @@ def test_a_declaration_follows_the_columns():
         detection().random_flip("mask")
     with pytest.raises(E.InvalidPipelineError, match="has annotations already"):
         detection().annotate("image", boxes="boxes")
-    with pytest.raises(E.InvalidPipelineError, match="comes after batch"):
+    with pytest.raises(E.InvalidPipelineError, match='rows of "boxes" are padded or stacked'):
         detection().resize("image", 8).batch(4, pad=0).random_flip("image")
+    moved = detection().resize("image", 8).random_flip("image").batch(4, ragged=["boxes", "labels", "points"])
+    behind = detection().resize("image", 8).batch(4, ragged=["boxes", "labels", "points"]).random_flip("image")
+    assert [fingerprint(batch) for batch in moved] == [fingerprint(batch) for batch in behind]
 
 
 ROW = {

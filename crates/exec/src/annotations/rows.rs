@@ -29,7 +29,7 @@ pub(super) struct Column {
 }
 
 /// A row of a column: its shape and its bytes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct MadeRow {
     pub(super) shape: Vec<usize>,
     pub(super) bytes: Vec<u8>,

@@ -15,6 +15,7 @@ use crate::ops::flat_map_op::FlatMapOp;
 use crate::ops::function_op::FunctionOp;
 use crate::ops::image::image_op::FusedImageOp;
 use crate::ops::mix_op::MixOp;
+use crate::ops::mosaic_op::MosaicOp;
 use crate::ops::pad_op::PadOp;
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{MeterInput, OpMeter, OpSlot};
@@ -40,6 +41,7 @@ pub(crate) enum Kernel {
     FlatMap(FlatMapOp),
     Number(Step),
     Mix(MixOp),
+    Mosaic(MosaicOp),
     Pad(PadOp),
 }
 
@@ -65,6 +67,7 @@ impl CompiledOp {
             FusedOp::Function(step) => Kernel::Function(FunctionOp::new(step, seed, env)?),
             FusedOp::FlatMap(step) => Kernel::FlatMap(FlatMapOp::new(step, seed, env)?),
             FusedOp::Number(step) => Kernel::Number(step.clone()),
+            FusedOp::Mix(step) if matches!(step.node.op, Op::Mosaic(_)) => Kernel::Mosaic(MosaicOp::new(step, seed)),
             FusedOp::Mix(step) => Kernel::Mix(MixOp::new(step, seed)),
             FusedOp::Pad(step) => Kernel::Pad(PadOp::new(step, env.memory.clone())),
         };
@@ -83,6 +86,7 @@ impl CompiledOp {
             Kernel::Function(op) => op.schema(),
             Kernel::FlatMap(op) => op.schema(),
             Kernel::Mix(op) => &op.step.schema,
+            Kernel::Mosaic(op) => &op.step.schema,
             Kernel::Pad(op) => &op.step.schema,
         }
     }
@@ -108,6 +112,7 @@ impl Kernel {
             Kernel::Number(step) => numbered(chunk, step, &vec![0; chunk.num_rows()]),
             Kernel::Pad(op) => each_batch(chunk, batch, |batch| op.run(batch)).map_err(|e| op.step.node.blame(e)),
             Kernel::Mix(op) => each_batch(chunk, batch, |batch| op.run(batch)).map_err(|e| op.step.node.blame(e)),
+            Kernel::Mosaic(op) => each_batch(chunk, batch, |batch| op.run(batch)).map_err(|e| op.step.node.blame(e)),
         }
     }
 }

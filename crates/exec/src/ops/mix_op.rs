@@ -10,6 +10,7 @@ use forebay_core::{Error, Result, Seed};
 use forebay_data::{Chunk, DType, FixedTensorBuilder, Kind, tensor_values};
 use forebay_plan::{Clip, Expr, Layout, Mixing, Op, Step, image_layout, ops};
 
+use crate::image::Region;
 use crate::image::real::ln_gamma;
 use crate::table::evaluate;
 
@@ -102,46 +103,74 @@ fn mixup(kind: &Kind, images: &ArrayRef, draws: &Draws) -> Result<ArrayRef> {
 
 /// Puts a box of the partner into each image; the share becomes the remaining part of the image.
 fn cutmix(kind: &Kind, images: &ArrayRef, draws: &mut Draws, rng: &mut SampleRng) -> Result<ArrayRef> {
-    let shape = known(kind)?;
-    let dtype = kind.dtype().ok_or_else(|| Error::internal("an image has a dtype"))?;
-    // As planes of rows of runs: channels by height by width numbers, or one plane whose runs are whole pixels.
-    // The frames of a clip are as many times the planes of one, in either order of frames and channels.
-    let frame = Clip::frame_of(kind);
-    let frames = shape.iter().product::<usize>() / known(&frame)?.iter().product::<usize>().max(1);
-    let (planes, height, width, run) = match (image_layout(&frame), known(&frame)?.as_slice()) {
-        (Some(Layout::Chw), &[c, h, w]) => (frames * c, h, w, dtype.size()),
-        (Some(Layout::Hwc), &[h, w, c]) => (frames, h, w, c * dtype.size()),
-        _ => return Err(Error::internal("an image of unknown layout")),
-    };
-    let (columns, rows) = cut(width, height, draws.share, rng);
-    draws.share = 1.0 - (columns.len() * rows.len()) as f64 / (width * height) as f64;
+    let planes = Planes::of(kind)?;
+    let (width, height) = planes.size;
+    let part = cut(width, height, draws.share, rng);
+    draws.share = 1.0 - (part.width * part.height) as f64 / (width * height) as f64;
     let values = tensor_values(kind, images)?;
-    let mut builder = FixedTensorBuilder::new(dtype, &shape, images.len());
+    let mut builder = planes.builder(images.len());
     builder.all().copy_from_slice(&values);
-    let size = planes * height * width * run;
     for (row, &partner) in draws.partners.iter().enumerate() {
-        let to = builder.slot(row);
-        for y in (0..planes).flat_map(|plane| rows.clone().map(move |y| plane * height + y)) {
-            let part = (y * width + columns.start) * run..(y * width + columns.end) * run;
-            to[part.clone()].copy_from_slice(&values[partner * size..][part]);
-        }
+        planes.copy(&values, partner, part, builder.slot(row), (part.x, part.y));
     }
     builder.finish()
 }
 
-/// Draws the columns and rows of a box that leaves `share` of an image, unless the box extends over the edge.
-fn cut(
-    width: usize,
-    height: usize,
-    share: f64,
-    rng: &mut SampleRng,
-) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+/// Images of one size in one buffer, as planes of rows of runs: channels by height by width numbers, or one plane whose
+/// runs are whole pixels. The frames of a clip are as many times the planes of one, in either order of frames and
+/// channels.
+pub(super) struct Planes {
+    dtype: DType,
+    shape: Vec<usize>,
+    planes: usize,
+    /// Columns and rows of a plane.
+    pub(super) size: (usize, usize),
+    /// Bytes of a run.
+    run: usize,
+}
+
+impl Planes {
+    /// # Errors
+    /// Internal for a column of no images of one size.
+    pub(super) fn of(kind: &Kind) -> Result<Self> {
+        let dtype = kind.dtype().ok_or_else(|| Error::internal("an image has a dtype"))?;
+        let (shape, frame) = (known(kind)?, Clip::frame_of(kind));
+        let frames = shape.iter().product::<usize>() / known(&frame)?.iter().product::<usize>().max(1);
+        let (planes, size, run) = match (image_layout(&frame), known(&frame)?.as_slice()) {
+            (Some(Layout::Chw), &[c, h, w]) => (frames * c, (w, h), dtype.size()),
+            (Some(Layout::Hwc), &[h, w, c]) => (frames, (w, h), c * dtype.size()),
+            _ => return Err(Error::internal("an image of unknown layout")),
+        };
+        Ok(Self { dtype, shape, planes, size, run })
+    }
+
+    /// Returns a builder of so many images.
+    pub(super) fn builder(&self, rows: usize) -> FixedTensorBuilder {
+        FixedTensorBuilder::new(self.dtype, &self.shape, rows)
+    }
+
+    /// Copies a part of image number `row` of `images` into the image `to`, with its corner at a column and a row there.
+    pub(super) fn copy(&self, images: &[u8], row: usize, part: Region, to: &mut [u8], (left, top): (usize, usize)) {
+        let (width, height) = self.size;
+        let from = &images[row * to.len()..][..to.len()];
+        for (plane, y) in (0..self.planes).flat_map(|plane| (0..part.height).map(move |y| (plane * height, y))) {
+            let start = |top: usize, left: usize| ((plane + top + y) * width + left) * self.run;
+            let len = part.width * self.run;
+            to[start(top, left)..][..len].copy_from_slice(&from[start(part.y, part.x)..][..len]);
+        }
+    }
+}
+
+/// Draws a part that leaves `share` of an image, unless the part extends over the edge.
+fn cut(width: usize, height: usize, share: f64, rng: &mut SampleRng) -> Region {
     let half = 0.5 * (1.0 - share).sqrt();
     let mut side = |len: usize| {
         let (centre, reach) = (rng.up_to(len as u32 - 1) as usize, (half * len as f64) as usize);
-        centre.saturating_sub(reach)..(centre + reach).min(len)
+        let start = centre.saturating_sub(reach);
+        (start, (centre + reach).min(len) - start)
     };
-    (side(width), side(height))
+    let ((x, width), (y, height)) = (side(width), side(height));
+    Region { x, y, width, height }
 }
 
 fn known(kind: &Kind) -> Result<Vec<usize>> {
@@ -193,12 +222,12 @@ mod tests {
     fn boxes_stay_inside_and_partners_are_a_permutation() {
         for sample in 0..2_000 {
             let mut rng = SampleRng::new(6, SampleId(sample));
-            let (columns, rows) = cut(17, 5, 0.3, &mut rng);
-            assert!(columns.start <= columns.end && columns.end <= 17 && rows.start <= rows.end && rows.end <= 5);
+            let part = cut(17, 5, 0.3, &mut rng);
+            assert!(part.x + part.width <= 17 && part.y + part.height <= 5);
             let mut places = partners(9, &mut rng);
             places.sort_unstable();
             assert_eq!(places, (0..9).collect::<Vec<_>>());
         }
-        assert_eq!(cut(8, 8, 1.0, &mut SampleRng::new(6, SampleId(0))).0.len(), 0);
+        assert_eq!(cut(8, 8, 1.0, &mut SampleRng::new(6, SampleId(0))).width, 0);
     }
 }

@@ -3,7 +3,7 @@
 //! - `compiled_op`: one fused op of a plan, ready to run, of any kind
 //! - `image/`: fused image ops over a column
 //! - `audio_op`: an op on sound or on spectra
-//! - `mix_op`: mixup and cutmix of whole batches
+//! - `mix_op`, `mosaic_op`: mixup, cutmix and mosaics of whole batches
 //! - `pad_op`: rows of a batch padded to one length
 //! - `enumerate_op`: the numbers of rows as a column
 //! - `function_op`: a user's function; `flat_map_op`: one that makes any number of rows of a row
@@ -25,6 +25,7 @@ pub(crate) mod function_op;
 pub(crate) mod functions;
 pub(crate) mod image;
 pub(crate) mod mix_op;
+mod mosaic_op;
 pub(crate) mod pad_op;
 pub(crate) mod scratch;
 pub(crate) mod slices;

@@ -74,7 +74,8 @@ fn stream(op: &Op, batch: Option<&Op>, given: &Chunk, threads: usize) -> Vec<Chu
 
 /// Returns the input rows of a sample's op, and its batches.
 pub(crate) fn given(sample: &Sample) -> (Chunk, Option<&Op>) {
-    let (batches, makers): (Vec<_>, Vec<_>) = sample.before.iter().partition(|op| matches!(op, Op::Batch(_)));
+    let (batches, makers): (Vec<_>, Vec<_>) =
+        sample.before.iter().partition(|op| matches!(op, Op::Batch(_) | Op::PaddedBatch(_)));
     (makers.into_iter().fold(rows(), |rows, op| run(op, None, SEED, &rows)), batches.first().copied())
 }
 
@@ -149,7 +150,10 @@ fn rows_are_the_same_again_and_for_any_cut() {
     each_row_op(|op, batch, given| {
         let whole = run(op, batch, SEED, given);
         assert_same(op, &run(op, batch, SEED, given), &whole, "other rows the second time");
-        let step = if let Some(Op::Batch(batch)) = batch { batch.size } else { 1 };
+        let step = match batch {
+            Some(Op::Batch(ops::Batch { size, .. }) | Op::PaddedBatch(ops::PaddedBatch { size, .. })) => *size,
+            _ => 1,
+        };
         for at in (step..given.num_rows()).step_by(step) {
             let parts = [given.slice(0, at), given.slice(at, given.num_rows() - at)];
             let parts = parts.map(|part| run(op, batch, SEED, &part));

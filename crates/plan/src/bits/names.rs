@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::PLAN;
 use crate::graph::Graph;
 use crate::ops::expr::{Binary, Call, Part, Unary};
-use crate::ops::{Mixing, Op};
+use crate::ops::{Class, Mixing, Op};
 use crate::source::Source;
 
 /// A pipeline whose rows travel with their ids for the mix that it is a part of.
@@ -24,6 +24,9 @@ const KEPT_IDS: &str = "ids of a part";
 
 /// A pipeline with an image op on clips, on images of 16 bits, or on images with opacity.
 const MORE_IMAGES: &str = "clips and deep images";
+
+/// A pipeline with an op behind `batch` that moves boxes, masks or points.
+const MOVED_IN_BATCH: &str = "annotations behind batch";
 
 /// A pipeline whose `batch` stacks lists.
 const STACKED_LISTS: &str = "stacked lists";
@@ -65,7 +68,10 @@ static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     ];
     let names = variants.iter().flat_map(|(tag, names)| names.iter().map(move |name| format!("{tag} {name}")));
     let arguments = ARGUMENTS.iter().map(|(of, argument, value)| argument_name(of, argument, *value));
-    names.chain(arguments).chain([PLAN, KEPT_IDS, MORE_IMAGES, STACKED_LISTS].map(str::to_owned)).collect()
+    names
+        .chain(arguments)
+        .chain([PLAN, KEPT_IDS, MORE_IMAGES, MOVED_IN_BATCH, STACKED_LISTS].map(str::to_owned))
+        .collect()
 });
 
 /// Returns the names that this process knows.
@@ -81,6 +87,10 @@ pub(super) fn of(graph: &Graph) -> BTreeSet<String> {
     }
     if any_op(graph, &|op, schema| matches!(op, Op::Batch(batch) if batch.stacks(schema))) {
         names.insert(STACKED_LISTS.to_owned());
+    }
+    let mut in_batches = graph.nodes().iter().skip_while(|node| node.op.class() != Class::Group);
+    if in_batches.any(|node| node.op.annotations().is_some_and(|with| with.columns().next().is_some())) {
+        names.insert(MOVED_IN_BATCH.to_owned());
     }
     if any_op(graph, &has_more_images) {
         names.insert(MORE_IMAGES.to_owned());

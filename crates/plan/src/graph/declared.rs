@@ -24,7 +24,7 @@ impl Declared {
     /// # Errors
     /// Invalid when it would move a column that follows an image, without the image.
     pub(super) fn attach(&self, op: Op) -> Result<Op> {
-        let Some(column) = op.image_column() else { return Ok(op) };
+        let Some(column) = op.moved_image() else { return Ok(op) };
         if let Some((image, _)) = self.0.iter().find(|(_, with)| has(with, column)) {
             let name = op.name();
             return Err(Error::invalid(format!("{name}: column {column:?} follows {image:?}"))

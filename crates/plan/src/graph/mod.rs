@@ -110,10 +110,8 @@ impl Graph {
         let schema = node.op.apply(&self.schema)?;
         self.check_numbered_rows(&node.op)?;
         if self.batch.is_some() {
-            if node.op.annotations().is_some_and(|with| with.columns().next().is_some()) {
-                let name = node.op.name();
-                return Err(Error::invalid(format!("{name} comes after batch, and moves boxes, masks or points"))
-                    .hint(format!("put {name} before batch: each sample has boxes of its own number")));
+            if let Some(with) = node.op.annotations() {
+                with.check_ragged(node.op.name(), &self.schema)?;
             }
             match node.op.class() {
                 Class::Hint | Class::RowWise => {}
@@ -125,7 +123,7 @@ impl Graph {
                 }
             }
         }
-        if let (Op::Mix(_), None) = (&node.op, self.batch) {
+        if node.op.needs_batch() && self.batch.is_none() {
             return Err(Error::invalid(format!("{} comes before batch", node.op.name()))
                 .hint("put it behind batch: it mixes the samples of a batch"));
         }

@@ -142,6 +142,8 @@ ops! {
     Normalize(images::Normalize),
     /// Mixes the samples of each batch in pairs.
     Mix(batches::Mix),
+    /// Makes each image of a batch of parts of four of its images.
+    Mosaic(batches::Mosaic),
     /// Caches the output of the ops before it.
     Cache(cache::Cache),
     /// May cache the output of the ops before it.
@@ -282,6 +284,19 @@ impl Op {
         self.image().map(ImageSpec::column)
     }
 
+    /// Returns the image whose boxes, masks and points it may move.
+    pub(crate) fn moved_image(&self) -> Option<&str> {
+        match self {
+            Op::Mosaic(op) => Some(&op.column),
+            op => op.image_column(),
+        }
+    }
+
+    /// Returns whether it works on the samples of a batch together, so that it has no meaning before `batch`.
+    pub(crate) fn needs_batch(&self) -> bool {
+        matches!(self, Op::Mix(_) | Op::Mosaic(_))
+    }
+
     /// Returns the columns that follow its image through it, if there are any.
     pub fn annotations(&self) -> Option<&Annotations> {
         self.image().and_then(ImageSpec::annotations)
@@ -290,8 +305,10 @@ impl Op {
     /// Returns the op that also moves these columns of its image, if it moves pixels and names none itself.
     #[must_use]
     pub(crate) fn annotated(mut self, with: &Annotations) -> Self {
-        if let Op::RandomIouCrop(op) = &mut self {
-            op.with.get_or_insert_with(|| with.clone());
+        match &mut self {
+            Op::RandomIouCrop(op) => drop(op.with.get_or_insert_with(|| with.clone())),
+            Op::Mosaic(op) => drop(op.with.get_or_insert_with(|| with.clone())),
+            _ => {}
         }
         match self.image() {
             Some(image) if image.moves_pixels() && image.annotations().is_none() => {

@@ -60,7 +60,7 @@ impl FusedOp {
             (None, Some(_)) if matches!(step.node.op, Op::FlatMap(_)) => FusedOp::FlatMap(step),
             (None, Some(_)) => FusedOp::Function(step),
             (None, None) if matches!(step.node.op, Op::Enumerate(_)) => FusedOp::Number(step),
-            (None, None) if matches!(step.node.op, Op::Mix(_)) => FusedOp::Mix(step),
+            (None, None) if step.node.op.needs_batch() => FusedOp::Mix(step),
             (None, None) if step.node.op.is_audio() => FusedOp::Audio(step),
             (None, None) if matches!(step.node.op, Op::Tokenize(_) | Op::Chat(_)) => FusedOp::Tokenize(step),
             (None, None) if step.node.op.is_training_form() => FusedOp::TrainingForm(step),

@@ -148,6 +148,29 @@ impl Annotations {
         Ok(after)
     }
 
+    /// Checks that the columns with an entry for each box have their own number of entries in each row of a batch.
+    ///
+    /// # Errors
+    /// Invalid when rows of such a column were padded or stacked, NotFound when there is no such column.
+    pub(crate) fn check_ragged(&self, op: &str, schema: &Schema) -> Result<()> {
+        for (name, role) in self.columns() {
+            let field = schema.field(name)?;
+            let shape = if let Kind::Tensor { shape, .. } = &field.kind { &shape[..] } else { &[] };
+            let is_per_box = match role {
+                Role::Boxes | Role::Label => true,
+                Role::Mask => shape.len() == 3 && shape[2] != Some(1),
+                Role::Points => shape.len() == 3,
+            };
+            if is_per_box && (field.uniform || Ragged::inner(&field.kind).is_none()) {
+                return Err(Error::invalid(format!("{op}: rows of {name:?} are padded or stacked, as {}", field.kind))
+                    .hint(format!(
+                        "boxes are dropped here: give batch ragged=[{name:?}, ...], or put {op} before it"
+                    )));
+            }
+        }
+        Ok(())
+    }
+
     fn mask(&self, op: &str, field: &Field, image: &Kind) -> Result<Kind> {
         let Kind::Tensor { shape: sides, .. } = image else {
             return Err(Error::internal(format!("{op}: an image is a tensor")));

@@ -179,11 +179,31 @@ pub(super) fn annotated() -> Vec<Sample> {
         annotate(COLUMN, Annotations { masks: vec![name("mask"), name("mask")], ..with() }),
     ];
     let refused = vec![carry(part(), of("labels")), carry(grey, with()), nested];
+    let boxed = || Annotations { points: None, flip_pairs: vec![], ..with() };
+    let mosaic = |column, low, probability, with| {
+        Op::Mosaic(ops::Mosaic { column: name(column), center_range: (low, 0.8), probability, with })
+    };
+    let batch = Op::PaddedBatch(ops::PaddedBatch {
+        size: 3,
+        drop_remainder: false,
+        padding: None,
+        valid: None,
+        ragged: vec![name("boxes"), name("labels")],
+    });
+    let in_batches = before().into_iter().chain([annotate(COLUMN, boxed()), batch]).collect();
+    let no_mosaics = vec![
+        mosaic(COLUMN, 0.1, 0.7, None),
+        mosaic(COLUMN, 0.1, 1.7, Some(boxed())),
+        mosaic(COLUMN, 0.9, 0.7, Some(boxed())),
+        mosaic(COLUMN, 0.1, 0.7, Some(with())),
+        mosaic("png", 0.1, 0.7, Some(boxed())),
+    ];
     vec![
         sample(annotate(COLUMN, with()), before(), bad),
         sample(carry(part(), with()), before(), refused),
         sample(carry(turn, with()), before(), vec![]),
         sample(carry(view, with()), before(), vec![]),
+        sample(mosaic(COLUMN, 0.1, 0.7, Some(boxed())), in_batches, no_mosaics),
         sample(iou(40, Some(with())), before(), vec![iou(40, None), iou(0, Some(with()))]),
     ]
 }
