@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forebay_core::{Error, ErrorKind, Result};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -106,7 +107,14 @@ const READ_ONLY: &str = "the values that a function gets are read-only, because 
                          x = row[\"x\"] + 1, or copy it first, x = row[\"x\"].copy()";
 
 /// Makes an error from an exception that a user's function raised, with the user's own frames.
+///
+/// Ctrl-C that arrived in the function interrupts the main thread again, because the error takes its place.
 pub(crate) fn from_user(py: Python<'_>, exception: &PyErr) -> Error {
+    if exception.is_instance_of::<PyKeyboardInterrupt>(py) {
+        // SAFETY: the GIL is held.
+        unsafe { pyo3::ffi::PyErr_SetInterrupt() }
+        return Error::new(ErrorKind::Closed, "interrupted");
+    }
     let text = || -> PyResult<(String, String, Option<String>)> {
         let module = py.import(intern!(py, "forebay._src.functions.user_errors"))?;
         module.call_method1(intern!(py, "describe"), (exception.value(py), exception.traceback(py)))?.extract()

@@ -30,7 +30,8 @@ pub(crate) fn missing(uri: &str) -> Error {
 pub(crate) fn gone(uri: &str) -> Error {
     Error::new(ErrorKind::NotFound, "this file was there when it was indexed, and is gone since")
         .with("file", uri)
-        .hint("put it back; or start a new job, which reads the files that are there now")
+        .hint("put it back, or start a new job, which reads the files that are there now; where a worker is named, it has to \
+             see the same files at the same paths")
 }
 
 /// A job of a tenant wants a file that no rule gives to the tenant.

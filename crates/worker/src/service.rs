@@ -67,7 +67,7 @@ impl Worker {
         let listener = TcpListener::bind(options.listen).await.map_err(taken)?;
         let listens = listener.local_addr()?;
         let address = match &options.advertise {
-            Some(advertise) => advertise.parse::<Address>()?.to_string(),
+            Some(advertise) => Address::with_port(advertise, listens.port())?.to_string(),
             None => dispatchers.first().map_or(listens, |first| reachable(listens, first)).to_string(),
         };
         let blobs = BlobStore::new(options.dispatcher.clone());

@@ -9,7 +9,6 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyTuple};
@@ -81,8 +80,7 @@ pub(crate) fn call<'py>(callable: &Bound<'py, PyAny>, arguments: Bound<'py, PyTu
     let result = enter(|| unsafe { object_call(callable.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) });
     drop(arguments);
     // SAFETY: the call returned a new reference, or raised.
-    let returned = unsafe { Bound::from_owned_ptr_or_err(callable.py(), result) };
-    returned.inspect_err(|raised| interrupt_again(callable.py(), raised))
+    unsafe { Bound::from_owned_ptr_or_err(callable.py(), result) }
 }
 
 /// Returns the next item of a user's iterator. The thread is in [`Around`].
@@ -92,18 +90,8 @@ pub(crate) fn next<'py>(iterator: &Bound<'py, PyIterator>) -> Option<PyResult<Bo
     // SAFETY: as in `call`.
     let item = enter(|| unsafe { iterator_next(iterator.as_ptr()) });
     if item.is_null() {
-        let raised = PyErr::take(iterator.py())?;
-        interrupt_again(iterator.py(), &raised);
-        return Some(Err(raised));
+        return PyErr::take(iterator.py()).map(Err);
     }
     // SAFETY: it is a new reference.
     Some(Ok(unsafe { Bound::from_owned_ptr(iterator.py(), item) }))
-}
-
-/// Interrupts the main thread again if Ctrl-C ended users' code: an error of a sample takes the place of the exception.
-fn interrupt_again(py: Python<'_>, raised: &PyErr) {
-    if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
-        // SAFETY: the GIL is held.
-        unsafe { ffi::PyErr_SetInterrupt() }
-    }
 }

@@ -19,7 +19,11 @@ const LISTED_MAX: usize = 8;
 /// The listed files of a dataset in a store. All its epochs use the same files, and only the first waits for the
 /// listing; files on a disk are listed for each epoch. Clones are the same listing.
 #[derive(Clone, Default)]
-pub(crate) struct Listing(Arc<Mutex<Vec<Listed>>>);
+pub(crate) struct Listing {
+    listed: Arc<Mutex<Vec<Listed>>>,
+    /// The bytes of all files at the last iteration of each part of the source.
+    bytes: Arc<Mutex<Vec<(Source, u64)>>>,
+}
 
 struct Listed {
     source: Source,
@@ -48,13 +52,22 @@ impl Listing {
         Ok(index)
     }
 
+    /// Notes the bytes of the source's files at the start of an iteration. Returns those at the last one, if they differ.
+    pub(crate) fn changed_bytes(&self, source: &Source, now: u64) -> Option<u64> {
+        let mut seen = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = seen.iter().position(|(of, _)| of == source).map(|at| seen.remove(at).1);
+        seen.truncate(LISTED_MAX - 1);
+        seen.insert(0, (source.clone(), now));
+        before.filter(|before| *before != now)
+    }
+
     /// Lists the files again the next time: reading failed, and they may have changed.
     pub(crate) fn forget(&self) {
         self.lock().clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Listed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

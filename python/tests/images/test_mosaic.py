@@ -58,8 +58,10 @@ def reference(image: np.ndarray, visible: float, area: float) -> dict[str, np.nd
     """Returns a mosaic and what belongs to it, by the pixels of its corners."""
     y, x = H - int(image[0, 0, 1]), W - int(image[0, 0, 2])
     sources = [SAMPLES[image[top, left, 0]] for top, left in [(0, 0), (0, -1), (-1, 0), (-1, -1)]]
-    if (y, x) == (H, W):  # the image itself
-        return {name: np.asarray(sources[0][name]) for name in ["image", "mask", *PER_BOX]}
+    if (y, x) == (H, W):  # The image itself, of which annotate drops small boxes.
+        boxes = sources[0]["boxes"].astype(np.float64)
+        large = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) >= area
+        return {name: sources[0][name] for name in ["image", "mask"]} | {n: sources[0][n][large] for n in PER_BOX}
     whole, mask, entries = np.zeros_like(image), np.zeros((H, W), np.int32), {name: [] for name in PER_BOX}
     for at, source in enumerate(sources):
         rows, columns = (slice(0, y), slice(y, H))[at // 2], (slice(0, x), slice(x, W))[at % 2]

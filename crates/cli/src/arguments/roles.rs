@@ -231,8 +231,8 @@ pub(crate) struct Worker {
     /// Address on which the worker serves chunks; port 0 takes a free port
     #[arg(long, env = "FOREBAY_WORKER_LISTEN", default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) listen: SocketAddr,
-    /// Address that consumers connect to [default: the address of --listen]
-    #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "HOST:PORT")]
+    /// Address that consumers connect to; without a port, that of --listen [default: the address of --listen]
+    #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "HOST[:PORT]")]
     pub(crate) advertise: Option<String>,
     /// Compute threads; 0 is one for each core
     #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0, value_parser = threads)]

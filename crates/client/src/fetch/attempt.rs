@@ -79,6 +79,14 @@ impl FetchAttempt {
     }
 }
 
+/// Adds the worker's address to an error of a file that other machines may see.
+pub(crate) fn named(error: Error, address: &str) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::PermissionDenied => error.with("worker", address),
+        _ => error,
+    }
+}
+
 /// Classifies an error that a worker sent. It is the worker's error if the lease is gone (context `ticket`), or if
 /// something did not answer the worker; all others are the split's.
 pub(crate) fn classify(error: Error) -> FetchError {

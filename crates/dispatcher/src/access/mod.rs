@@ -57,8 +57,12 @@ impl Principal {
         if self.role == role || self.is_admin() {
             return Ok(());
         }
+        let of = |role| match name(role) {
+            "admin" => "an admin".to_owned(),
+            other => format!("a {other}"),
+        };
         let message =
-            format!("this call requires the token of a {}, and this is the token of a {}", name(role), name(self.role));
+            format!("this call requires the token of {}, and this is the token of {}", of(role), of(self.role));
         Err(Error::new(ErrorKind::PermissionDenied, message).hint("make another with `forebay token new --role`"))
     }
 

@@ -15,7 +15,6 @@ from forebay import _native
 from forebay._src import habits
 from forebay._src.functions.tolerance import Skipped, SkippedSample
 from forebay._src.iteration import pipeline_ops
-from forebay._src.iteration.changed_files import note_files
 from forebay._src.iteration.iteration import Iteration
 from forebay._src.iteration.no_batches import note_empty
 from forebay._src.iteration.state import VERSION, checked_position, epoch_of, position_of
@@ -344,8 +343,6 @@ class DatasetIterator(Iterator[Sample]):
             if self._lost is not None:
                 self._lose(self._lost)
                 raise self._lost
-            if self._iteration.service is None and not self._quiet and self._native is not None:
-                note_files(self._iteration.pipeline.dataset_id, self._native.saved())
         return self._native
 
     def _is_elsewhere(self) -> bool:

@@ -60,7 +60,8 @@ fn end(arguments: &EndJob, done: &str, ends: Ends) -> Result<()> {
 /// NotFound.
 fn named(service: &Service, name: &str) -> Result<Vec<JobStatus>> {
     let jobs = service.jobs(Some(name), &mut go_on)?;
-    if jobs.is_empty() {
+    // The service takes an empty name for all jobs.
+    if jobs.is_empty() || name.is_empty() {
         return Err(Error::new(ErrorKind::NotFound, format!("there is no job {name:?}")).hint("see `forebay jobs`"));
     }
     Ok(jobs)

@@ -179,31 +179,36 @@ pub(super) fn annotated() -> Vec<Sample> {
         annotate(COLUMN, Annotations { masks: vec![name("mask"), name("mask")], ..with() }),
     ];
     let refused = vec![carry(part(), of("labels")), carry(grey, with()), nested];
-    let boxed = || Annotations { points: None, flip_pairs: vec![], ..with() };
-    let mosaic = |column, low, probability, with| {
-        Op::Mosaic(ops::Mosaic { column: name(column), center_range: (low, 0.8), probability, with })
-    };
-    let batch = Op::PaddedBatch(ops::PaddedBatch {
-        size: 3,
-        drop_remainder: false,
-        padding: None,
-        valid: None,
-        ragged: vec![name("boxes"), name("labels")],
-    });
-    let in_batches = before().into_iter().chain([annotate(COLUMN, boxed()), batch]).collect();
-    let no_mosaics = vec![
-        mosaic(COLUMN, 0.1, 0.7, None),
-        mosaic(COLUMN, 0.1, 1.7, Some(boxed())),
-        mosaic(COLUMN, 0.9, 0.7, Some(boxed())),
-        mosaic(COLUMN, 0.1, 0.7, Some(with())),
-        mosaic("png", 0.1, 0.7, Some(boxed())),
-    ];
     vec![
         sample(annotate(COLUMN, with()), before(), bad),
         sample(carry(part(), with()), before(), refused),
         sample(carry(turn, with()), before(), vec![]),
         sample(carry(view, with()), before(), vec![]),
-        sample(mosaic(COLUMN, 0.1, 0.7, Some(boxed())), in_batches, no_mosaics),
+        mosaics(&with(), before()),
         sample(iou(40, Some(with())), before(), vec![iou(40, None), iou(0, Some(with()))]),
     ]
+}
+
+/// Mosaics of images that boxes and labels follow, in batches.
+fn mosaics(with: &Annotations, mut before: Vec<Op>) -> Sample {
+    let boxed = || Annotations { points: None, flip_pairs: vec![], ..with.clone() };
+    let mosaic = |column, low, probability, with| {
+        Op::Mosaic(ops::Mosaic { column: name(column), center_range: (low, 0.8), probability, with })
+    };
+    before.push(Op::Annotate(ops::Annotate { column: name(COLUMN), with: boxed(), clip: true }));
+    before.push(Op::PaddedBatch(ops::PaddedBatch {
+        size: 3,
+        drop_remainder: false,
+        padding: None,
+        valid: None,
+        ragged: vec![name("boxes"), name("labels")],
+    }));
+    let refused = vec![
+        mosaic(COLUMN, 0.1, 0.7, None),
+        mosaic(COLUMN, 0.1, 1.7, Some(boxed())),
+        mosaic(COLUMN, 0.9, 0.7, Some(boxed())),
+        mosaic(COLUMN, 0.1, 0.7, Some(with.clone())),
+        mosaic("png", 0.1, 0.7, Some(boxed())),
+    ];
+    sample(mosaic(COLUMN, 0.1, 0.7, Some(boxed())), before, refused)
 }
