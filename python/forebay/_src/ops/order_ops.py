@@ -183,6 +183,9 @@ class OrderOps(Base):
         }
         kept, padding = self._ragged(ragged), None
         if truncate is not False or any(given is not None for given in (pad, pad_to, multiple_of, lengths)):
+            if ragged is True and kept:
+                hint = "leave one of them out; ragged=['x'] keeps the lengths of the lists that it names alone"
+                raise InvalidPipelineError("batch: all columns of lists are ragged, so none is padded", {"hint": hint})
             padding = self._batch_padding(pad, pad_to, multiple_of, truncate, lengths, kept)
         fill = arguments.flag(pad_last, "batch", "pad_last")
         if padding is not None or fill or kept:
@@ -208,9 +211,6 @@ class OrderOps(Base):
     ) -> dict[str, Any]:
         """Returns how each column is padded."""
         lists = [column for column in self._lists() if column not in ragged]
-        if ragged and not lists:
-            hint = "leave one of them out; ragged=['x'] keeps the lengths of the lists that it names alone"
-            raise InvalidPipelineError("batch: all columns of lists are ragged, so none is padded", {"hint": hint})
         to = _by_column(pad_to, "pad_to", lists)
         others = [column for column in lists if column not in {name for name, _ in to}]
         if isinstance(truncate, Sequence) and not isinstance(truncate, str):

@@ -394,7 +394,7 @@ pub(crate) fn pipeline(draw: &mut Draw) -> Graph {
 
 /// Returns the variants of row ops that have a sample and need no batch: all of them, as the suite `check_op` makes sure.
 pub(crate) fn row_ops() -> BTreeSet<&'static str> {
-    let needs_batch = |sample: &Sample| sample.before.iter().any(|op| matches!(op, Op::Batch(_)));
+    let needs_batch = |sample: &Sample| sample.before.iter().any(|op| op.class() == Class::Group);
     let samples = samples();
     let row_ops = samples.iter().filter(|sample| is_row_op(&sample.op) && !needs_batch(sample));
     row_ops.map(|sample| sample.op.variant()).collect()

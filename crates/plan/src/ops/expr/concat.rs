@@ -4,8 +4,9 @@ use forebay_core::{Error, Result};
 use forebay_data::Kind;
 
 use super::Expr;
-use super::kind::{ExprKind, stack_dtype};
+use super::kind::stack_dtype;
 use super::operand::item;
+use super::promote::ExprKind;
 
 /// Returns the kind of the lists of several parts, one after another.
 ///

@@ -9,34 +9,8 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind, Schema};
 
 use super::concat::concat_kind;
-use super::promote::meet;
+use super::promote::{ExprKind, meet};
 use super::{Binary, Expr, Unary};
-
-/// The type of an expression before it is a column: a literal gets the dtype of the column beside it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ExprKind {
-    /// A column of this kind.
-    Column(Kind),
-    /// A Python integer.
-    Int,
-    /// A Python float.
-    Float,
-}
-
-impl ExprKind {
-    /// Returns the kind of its column: int64 and float64 for literals.
-    pub fn column(self) -> Kind {
-        match self {
-            ExprKind::Column(kind) => kind,
-            ExprKind::Int => Kind::scalar(DType::Int64),
-            ExprKind::Float => Kind::scalar(DType::Float64),
-        }
-    }
-
-    fn is_literal(&self) -> bool {
-        !matches!(self, ExprKind::Column(_))
-    }
-}
 
 impl Expr {
     /// Returns the type of the expression over rows of `schema`.

@@ -5,7 +5,8 @@
 //!   take; `patterns`: patterns of texts
 //! - `table`, `time`: tables that it looks up; units, parts and formats of times
 //! - `written`: its serialized form
-//! - `kind`: its type over a schema; `promote`: the dtypes of results; `concat`: the type of `concat_list`
+//! - `kind`: its type over a schema; `promote`: the types of operands, and the dtypes of results; `concat`: the type of
+//!   `concat_list`
 //! - `missing`: the columns that may be missing; `ranges`: whether a condition may be true for rows of which a file's
 //!   footer tells the ranges
 
@@ -31,9 +32,9 @@ pub use cast::CastType;
 pub(crate) use cast::cast_may_fail;
 pub use constants::{ItemDefault, Values};
 pub use keys::Keys;
-pub use kind::{ExprKind, stack_dtype};
+pub use kind::stack_dtype;
 pub use patterns::{Group, Pattern, Replacement};
-pub use promote::{meet, promote};
+pub use promote::{ExprKind, meet, promote};
 pub use ranges::{ColumnValues, ValueBound, ValueRange};
 pub use table::{Found, Table};
 pub use time::{MONTHS, TimeItem, TimePart, TimeUnit, WEEKDAYS, time_items};

@@ -1,9 +1,36 @@
-//! The dtypes of results: NumPy's rules for two dtypes, and NumPy 2's for a Python number beside a column.
+//! The types of operands, and the dtypes of results: NumPy's rules for two dtypes, and NumPy 2's for a Python number
+//! beside a column.
 
 use forebay_core::{Error, Result};
-use forebay_data::DType;
+use forebay_data::{DType, Kind};
 
-use super::{ExprKind, Unary};
+use super::Unary;
+
+/// The type of an expression before it is a column: a literal gets the dtype of the column beside it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExprKind {
+    /// A column of this kind.
+    Column(Kind),
+    /// A Python integer.
+    Int,
+    /// A Python float.
+    Float,
+}
+
+impl ExprKind {
+    /// Returns the kind of its column: int64 and float64 for literals.
+    pub fn column(self) -> Kind {
+        match self {
+            ExprKind::Column(kind) => kind,
+            ExprKind::Int => Kind::scalar(DType::Int64),
+            ExprKind::Float => Kind::scalar(DType::Float64),
+        }
+    }
+
+    pub(super) fn is_literal(&self) -> bool {
+        !matches!(self, ExprKind::Column(_))
+    }
+}
 
 impl Unary {
     /// Says whether its result is a float for whole numbers, too, as of logarithms and sines.
