@@ -157,7 +157,7 @@ class _Reading:
         self._check_names()
 
     def _schema(self, stored: list[str]) -> Schema:
-        """Returns the columns of the files: if some do not fit together, those that are read."""
+        """Returns the columns of the files, or only the columns that are read if the types of another one conflict."""
         try:
             return self._files(self.paths, None, None).schema
         except MissingFileError as error:
@@ -215,7 +215,7 @@ class _Reading:
         return ds if units == ds._pipeline.times else Dataset(ds._pipeline.with_times(units))
 
     def _missing(self, named: list[str] | None) -> list[str]:
-        """Returns the columns that may be missing: those that the user says, or those of the files."""
+        """Returns the columns that may lack values: the user's `nullable`, or the optional columns of the files."""
         texts = {} if self.in_paths is None else self.in_paths.texts
         may_be_missing = []
         for column in self.columns:
