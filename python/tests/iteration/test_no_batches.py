@@ -15,6 +15,8 @@ KEYS = fb.from_dict({"k": [1, 2, 3] * 3})
         fb.range(5).batch(10, drop_remainder=True),
         fb.range(50).filter(fb.col("id") > 45).batch(10, drop_remainder=True).map(lambda batch: batch),
         KEYS.batch_by_key("k", 4, drop_remainder=True),
+        fb.range(5).window(10, drop_remainder=True).batch(2),
+        LISTS.cast(x="int32").pack("x", 64, drop_remainder=True),
         LISTS.bucket_by_length("x", [2], batch_sizes=[4, 7], drop_remainder=True),
     ],
 )

@@ -1,4 +1,4 @@
-"""Warns of an iteration that had no batch, because no batch was full."""
+"""Warns of an iteration that had nothing, because no batch, window or packed row was full."""
 
 from __future__ import annotations
 
@@ -9,24 +9,32 @@ from forebay._src.site import warn
 if TYPE_CHECKING:
     from forebay import _native
 
-#: The ops whose batches may be left out, as they begin in an outline.
-_BATCHES = ("batch(", "batch_by_key(", "bucket_by_length(", "padded_batch(")
+#: The ops that may leave out what is not full, and what each makes.
+_MAKES = {
+    "batch": "batch",
+    "batch_by_key": "batch",
+    "bucket_by_length": "batch",
+    "pack": "row",
+    "padded_batch": "batch",
+    "window": "window",
+}
 
 
 class NoBatchesWarning(UserWarning):
-    """An iteration ended without a batch: `drop_remainder=True` leaves out batches that are not full, and none was.
+    """An iteration ended without a batch: `drop_remainder=True` leaves out what is not full, and nothing was full.
 
     `warnings.simplefilter("error", fb.NoBatchesWarning)` makes it an error.
     """
 
 
 def note_empty(pipeline: _native.Pipeline) -> None:
-    """Warns if a pipeline that delivered nothing leaves out batches that are not full."""
+    """Warns if a pipeline that delivered nothing leaves out batches, windows or packed rows that are not full."""
     for op, _, line in pipeline.outline():
-        if op.startswith(_BATCHES) and "drop_remainder=True" in op:
+        made = _MAKES.get(op.partition("(")[0])
+        if made is not None and "drop_remainder=True" in op:
             place = f" ({line})" if line else ""
             message = (
-                f"the iteration ended without a batch: {op}{place} leaves out each batch that is not full, and none "
+                f"the iteration ended without a batch: {op}{place} leaves out each {made} that is not full, and none "
                 "was (use a smaller size, or leave drop_remainder out)"
             )
             warn(message, NoBatchesWarning)

@@ -164,7 +164,8 @@ impl Annotations {
             if is_per_box && (field.uniform || Ragged::inner(&field.kind).is_none()) {
                 return Err(Error::invalid(format!("{op}: rows of {name:?} are padded or stacked, as {}", field.kind))
                     .hint(format!(
-                        "boxes are dropped here: give batch ragged=[{name:?}, ...], or put {op} before it"
+                        "boxes are dropped here: give batch ragged=[{name:?}, ...]; ops of single images may stand \
+                         before batch, too"
                     )));
             }
         }
