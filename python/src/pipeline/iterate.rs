@@ -53,6 +53,9 @@ impl Start<'_> {
         let Self { seed, epoch, epochs, threads, consumer, consumers, even, coordinated, ordered, executor, .. } = self;
         let Self { budget, memory, state, .. } = self;
         let (state, said) = guard(py, || Ok((state.map(saved).transpose()?, crate::memory_budget::said(memory)?)))?;
+        // Each thread that calls functions in processes starts one, so these do not outnumber the cores.
+        let is_default = threads == 0 && executor == "process";
+        let threads = if is_default { crate::service::cores() } else { threads };
         let runner = Runner::new(py, executor, pipeline.blobs.iter().map(|(id, _)| id.clone()).collect())?;
         let started = interruptible(py, |poll| {
             let blobs = Arc::new(pipeline.blobs.clone());

@@ -11,6 +11,7 @@ import forebay as fb
 import pytest
 from buckets import credentials, put
 from faulty import FAULTS, FaultProxy, hang, reset_in_the_body
+from forebay import _native
 from pipelines import fingerprint
 
 E = fb.errors
@@ -188,3 +189,16 @@ def test_credentials_that_are_missing_are_named(monkeypatch, tmp_path, url, want
         fb.from_text(url)
     assert wanted in (caught.value.hint or "")
     assert not any(part in str(caught.value) for part in ("169.254", "metadata"))
+
+
+def test_functions_in_processes_have_a_process_for_each_core_at_most(bucket, moto, use, tmp_path):
+    use(moto)
+    (tmp_path / "pids").mkdir()
+
+    def note(row, folder=str(tmp_path / "pids")):
+        Path(folder, str(os.getpid())).touch()
+        return row
+
+    ds = fb.from_jsonl(f"{bucket}/lines.jsonl").repeat(8).map(note, schema={"n": "int64", "text": "string"})
+    assert len(list(ds.iter(executor="process"))) == 8 * 600
+    assert 1 <= len(os.listdir(tmp_path / "pids")) <= _native.cores()

@@ -68,7 +68,8 @@ class IterationOps(FactOps):
                 and the epochs of this dataset differ, as in a loop over epochs that forgot `epoch=`.
             epochs: The number of epochs; `None` for ever.
             threads: Threads that compute; 0 is one for each core, and at least 8 if the files are in a store or on a
-                server, for each waits for its own answers. The stream does not depend on it.
+                server, for each waits for its own answers; with executor="process" it is one for each core, for each
+                has a process. The stream does not depend on it.
             consumers: This consumer's index and the number of consumers, `(index, count)`. No batch goes to two of
                 them. Default: all batches go to this one, with a `RanksWarning` if it is one of several processes of
                 `torch.distributed`, JAX or a launcher; `(0, 1)` confirms that this is intended.
