@@ -80,7 +80,7 @@ impl FetchAttempt {
 }
 
 /// Adds the worker's address to an error of a file that other machines may see.
-pub(crate) fn named(error: Error, address: &str) -> Error {
+pub(crate) fn with_worker(error: Error, address: &str) -> Error {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::PermissionDenied => error.with("worker", address),
         _ => error,
