@@ -32,7 +32,7 @@ $(VENV)/.ready: requirements-dev.txt
 	@touch $@
 
 build: setup ## the Python package with its native module and the forebay command, into .venv
-	$(BIN)/maturin develop --quiet --release --locked
+	PIP_QUIET=1 $(BIN)/maturin develop --quiet --release --locked
 
 demo: build ## the main job on real input
 	$(BIN)/python examples/digits.py
