@@ -104,6 +104,10 @@ FAULTS: dict[str, Callable[[socket.socket, Answer], None]] = {
 }
 
 
+# Good answers to a request after which one more fault of it is allowed.
+CALM = 8
+
+
 def none(client: socket.socket, answer: Answer) -> None:
     """Causes no fault: for a proxy that only counts."""
 
@@ -111,9 +115,9 @@ def none(client: socket.socket, answer: Answer) -> None:
 class FaultProxy:
     """Listens on `url`; spoils every `every`-th answer with `fault`, if `only` returns true for it.
 
-    With `every` above 1, it spoils no request more than twice in a row: with several readers the count alone would by
-    chance spoil all attempts of one request, and the reader would rightly give up. Counts both, and the `bytes` of
-    ranges that it forwarded.
+    With `every` above 1, two faults of one request may follow each other, and each further one needs `CALM` good
+    answers to it before. Several threads may send the same request: the count alone would by chance spoil all attempts
+    of one thread, which would rightly give up. Counts both, and the `bytes` of ranges that it forwarded.
     """
 
     def __init__(
@@ -126,7 +130,7 @@ class FaultProxy:
         self._host, self._fault, self._every, self._only = upstream.removeprefix("http://"), fault, every, only
         self._lock = threading.Lock()
         self.requests = self.faults = self.bytes = 0
-        self._in_a_row: Counter[tuple[str, str]] = Counter()
+        self._recent: Counter[tuple[str, str]] = Counter()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -187,8 +191,8 @@ class FaultProxy:
             self.requests += 1
             spoiled = self.requests % self._every == 0 and self._only(method, answer)
             request = (line, headers.get("range", ""))
-            spoiled = spoiled and (self._every == 1 or self._in_a_row[request] < 2)
-            self._in_a_row[request] = self._in_a_row[request] + 1 if spoiled else 0
+            spoiled = spoiled and (self._every == 1 or self._recent[request] <= CALM)
+            self._recent[request] = self._recent[request] + CALM if spoiled else max(0, self._recent[request] - 1)
             self.faults += spoiled
             self.bytes += 0 if spoiled or "content-range" not in kept else len(answer.body)
         if spoiled:

@@ -123,11 +123,11 @@ def test_what_is_loaded_from_a_store_is_what_was_saved(moto, bucket, use, tmp_pa
 @pytest.mark.parametrize("fault", ["503 with retry-after", "500", "reset_at_once", "cut"])
 def test_faults_of_the_network_do_not_show(fault, moto, bucket, use, tmp_path):
     ds = fb.range(3000).with_column("half", fb.col("id") / 2)
-    ds.save(tmp_path / "here", file_bytes=5_000)
+    ds.save(tmp_path / "here", file_bytes=2_000)
     folder = f"faulty-{uuid.uuid4()}"
     with FaultProxy(moto, FAULTS[fault], every=3) as proxy:
         use(proxy.url)
-        ds.save(f"s3://{bucket}/{folder}", file_bytes=5_000)
+        ds.save(f"s3://{bucket}/{folder}", file_bytes=2_000)
         assert proxy.faults > 5
     assert parts(objects(moto, bucket, folder)) == here(tmp_path / "here")
 
