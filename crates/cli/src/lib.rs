@@ -5,8 +5,6 @@
 //!
 //! Not here: the work of the commands (`server`, `client`, `policy`). Each command has a file under `commands`.
 
-#![expect(clippy::disallowed_methods, reason = "empty environment variables count as not set")]
-
 mod arguments;
 mod commands;
 mod exit;
@@ -14,6 +12,7 @@ mod host;
 mod machine;
 mod output;
 mod progress;
+mod variables;
 
 use std::ffi::OsString;
 
@@ -21,6 +20,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 use arguments::{Arguments, Command};
 use exit::Failure;
+use variables::without_empty_variables;
 
 pub use exit::Exit;
 pub use host::{
@@ -67,16 +67,6 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Version(version) => commands::version::run(&version),
     };
     outcome.map_or_else(|e| exit::report(&e), |()| Exit::Ok as i32)
-}
-
-/// Returns the command line, in which an empty environment variable counts as not set.
-fn without_empty_variables(command: clap::Command) -> clap::Command {
-    let is_empty = |arg: &clap::Arg| {
-        let variable = arg.get_env();
-        variable.and_then(std::env::var_os).is_some_and(|value| value.is_empty())
-    };
-    let unset = |arg: clap::Arg| if is_empty(&arg) { arg.env(None::<&str>) } else { arg };
-    command.mut_args(unset).mut_subcommands(without_empty_variables)
 }
 
 /// Returns the exit code of a command that checks its arguments.
