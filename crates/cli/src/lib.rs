@@ -5,6 +5,8 @@
 //!
 //! Not here: the work of the commands (`server`, `client`, `policy`). Each command has a file under `commands`.
 
+#![expect(clippy::disallowed_methods, reason = "empty environment variables count as not set")]
+
 mod arguments;
 mod commands;
 mod exit;
@@ -15,7 +17,7 @@ mod progress;
 
 use std::ffi::OsString;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use arguments::{Arguments, Command};
 use exit::Failure;
@@ -30,7 +32,8 @@ pub use progress::{NotebookWriter, Progress, find_notebook_by};
 /// Runs a command line (without the program's name) and returns the exit code: see [`Exit`].
 pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
     let words = std::iter::once(OsString::from("forebay")).chain(args.iter().cloned());
-    let command = match Arguments::try_parse_from(words) {
+    let parsed = without_empty_variables(Arguments::command()).try_get_matches_from(words);
+    let command = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments.command,
         Err(help) => {
             // Help and version are data, and go to stdout; errors of the arguments to stderr. Clap separates the two.
@@ -64,6 +67,16 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Version(version) => commands::version::run(&version),
     };
     outcome.map_or_else(|e| exit::report(&e), |()| Exit::Ok as i32)
+}
+
+/// Returns the command line, in which an empty environment variable counts as not set.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |arg: &clap::Arg| {
+        let variable = arg.get_env();
+        variable.and_then(std::env::var_os).is_some_and(|value| value.is_empty())
+    };
+    let unset = |arg: clap::Arg| if is_empty(&arg) { arg.env(None::<&str>) } else { arg };
+    command.mut_args(unset).mut_subcommands(without_empty_variables)
 }
 
 /// Returns the exit code of a command that checks its arguments.

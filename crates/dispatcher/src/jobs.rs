@@ -164,12 +164,26 @@ impl Drop for Named<'_> {
     }
 }
 
-fn check_request(request: &OpenJobRequest) -> Result<()> {
-    let name = &request.name;
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
-        return Err(Error::invalid(format!("{name:?} is no job name"))
-            .hint(format!("use 1 to {NAME_BYTES_MAX} bytes without control characters")));
+/// Checks a job's name, which terminals, logs and web pages show.
+///
+/// # Errors
+/// Invalid.
+fn check_name(name: &str) -> Result<()> {
+    let may_be_shown = |c: char| !c.is_control() && !changes_direction(c);
+    if !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(may_be_shown) {
+        return Ok(());
     }
+    Err(Error::invalid(format!("{name:?} is no job name"))
+        .hint(format!("use 1 to {NAME_BYTES_MAX} bytes without control characters and marks of text direction")))
+}
+
+/// Returns whether a character is invisible and reorders the text around it, so that one name looks like another.
+fn changes_direction(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn check_request(request: &OpenJobRequest) -> Result<()> {
+    check_name(&request.name)?;
     if request.consumers == 0 || request.consumers > CONSUMERS_MAX {
         return Err(Error::invalid(format!("a job has 1 to {CONSUMERS_MAX} consumers, not {}", request.consumers)));
     }
@@ -280,4 +294,22 @@ fn prepare(
 pub(crate) fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
     let plan = record.plan()?;
     Ok((0..record.consumers).map(|i| plan.num_splits(ConsumerIndex(i))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_name_looks_like_no_other() {
+        for name in ["a", "résumé", "日本語", "שלום", "a b/c", &"x".repeat(NAME_BYTES_MAX)] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        let marks = ['\n', '\u{1b}', '\u{85}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}'];
+        let marked = marks.map(|mark| format!("a{mark}b"));
+        for name in marked.iter().map(String::as_str).chain(["", &"x".repeat(NAME_BYTES_MAX + 1)]) {
+            let error = check_name(name).expect_err(name);
+            assert_eq!((error.kind(), error.get("hint").is_some()), (ErrorKind::Invalid, true), "{name:?}");
+        }
+    }
 }

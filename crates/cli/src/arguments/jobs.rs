@@ -1,8 +1,10 @@
 //! Commands on the jobs of a service, and on scripts that use it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use forebay_server::Remote;
 
 use super::Access;
 
@@ -15,16 +17,26 @@ Examples:
 #[command(after_help = LIST_EXAMPLES)]
 pub(crate) struct List {
     /// Address of the service: forebay://host:port or host:port; of several dispatchers, with commas between them
-    #[arg(long, env = "FOREBAY_SERVICE", default_value = "forebay://127.0.0.1:7070", value_name = "ADDRESS")]
+    #[arg(long, env = "FOREBAY_SERVICE", default_value = "forebay://127.0.0.1:7070", value_name = "ADDRESS", value_parser = address)]
     pub(crate) service: String,
     /// Time to wait for an answer, in seconds
-    #[arg(long, default_value_t = 5.0)]
-    pub(crate) timeout: f64,
+    #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = timeout)]
+    pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) access: Access,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Checks the addresses of dispatchers.
+pub(super) fn address(text: &str) -> Result<String, String> {
+    Remote::new(text).addresses().map(|_| text.to_owned()).map_err(|e| e.to_string())
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().map_err(|e| e.to_string())?;
+    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
 }
 
 const JOBS_EXAMPLES: &str = "\
@@ -113,7 +125,7 @@ Examples:
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct Run {
     /// Address of the service, which the script gets as FOREBAY_SERVICE
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "workers")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "workers", value_parser = address)]
     pub(crate) service: Option<String>,
     /// Number of workers of a service that is started for the script
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]

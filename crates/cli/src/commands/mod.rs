@@ -34,10 +34,8 @@ fn go_on() -> Result<()> {
 
 /// Connects to the service that a command names.
 fn connect(list: &List) -> Result<Service> {
-    let deadline = Duration::try_from_secs_f64(list.timeout)
-        .map_err(|_| Error::invalid(format!("--timeout {} is no number of seconds", list.timeout)))?;
     let dispatcher = Remote { address: list.service.clone(), credentials: list.access.credentials()? };
-    Service::connect(dispatcher, deadline, &mut go_on)
+    Service::connect(dispatcher, list.timeout, &mut go_on)
 }
 
 /// Creates a folder that is removed when it is dropped, in `dir` or in the folder for temporary files.

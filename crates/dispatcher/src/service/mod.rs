@@ -9,6 +9,7 @@ mod session;
 pub(crate) mod traces;
 pub(crate) mod work;
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,9 @@ const FIRST_MESSAGE_MAX: Duration = Duration::from_secs(10);
 const COMPUTES: [Role; 2] = [Role::Worker, Role::Client];
 /// Progress events that may be queued for a client.
 const PROGRESS_MAX: usize = 16;
+
+/// The most tenants in the hint of an error.
+const TENANTS_LISTED_MAX: usize = 5;
 
 type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -152,9 +156,11 @@ impl Dispatcher for Service {
         let tenant = whose_job(&principal, &name, tenant)?;
         let leading = self.leading()?;
         let was_opened = leading.opener.cancel(&tenant, &name);
-        match leading.actor.cancel(tenant, name).await {
+        let job = name.clone();
+        match leading.actor.cancel(tenant.clone(), name).await {
             Err(error) if was_opened && error.kind() == ErrorKind::NotFound => {}
-            done => done.map_err(refuse)?,
+            Err(error) => return Err(refuse(elsewhere(&leading, &principal, &tenant, &job, error).await)),
+            Ok(()) => {}
         }
         Ok(Response::new(CancelJobResponse {}))
     }
@@ -163,16 +169,21 @@ impl Dispatcher for Service {
         let principal = caller(&request, Role::Client)?;
         let ForgetJobRequest { name, tenant } = request.into_inner();
         let tenant = whose_job(&principal, &name, tenant)?;
-        self.leading()?.actor.forget(tenant, name).await.map_err(refuse)?;
+        let (leading, job) = (self.leading()?, name.clone());
+        if let Err(error) = leading.actor.forget(tenant.clone(), name).await {
+            return Err(refuse(elsewhere(&leading, &principal, &tenant, &job, error).await));
+        }
         Ok(Response::new(ForgetJobResponse {}))
     }
 
     async fn trace_job(&self, request: Request<TraceJobRequest>) -> Result<Response<Self::TraceJobStream>, Status> {
         let principal = caller(&request, Role::Client)?;
-        self.leading()?;
-        let request = request.into_inner();
+        let (leading, request) = (self.leading()?, request.into_inner());
         let tenant = whose_job(&principal, &request.name, request.tenant.clone())?;
-        Ok(Response::new(Box::pin(self.traces.request(tenant, &request).map_err(refuse)?)))
+        match self.traces.request(tenant.clone(), &request) {
+            Ok(parts) => Ok(Response::new(Box::pin(parts))),
+            Err(error) => Err(refuse(elsewhere(&leading, &principal, &tenant, &request.name, error).await)),
+        }
     }
 
     async fn put_trace(&self, request: Request<Streaming<TracePart>>) -> Result<Response<PutTraceResponse>, Status> {
@@ -234,6 +245,23 @@ fn whose_job(principal: &Principal, name: &str, tenant: String) -> Result<Arc<st
     }
     principal.must_be(Role::Admin).map_err(|e| refuse(e.with("job", name)))?;
     Ok(tenant.into())
+}
+
+/// Adds to the error that a tenant has no such job, for an administrator, which other tenants have one.
+async fn elsewhere(leading: &Leading, principal: &Principal, tenant: &str, job: &str, error: Error) -> Error {
+    if error.kind() != ErrorKind::NotFound || principal.sees().is_some() || job.is_empty() {
+        return error;
+    }
+    let jobs = leading.actor.list_jobs(None, job.to_owned()).await.unwrap_or_default();
+    let others: BTreeSet<_> = jobs.iter().map(|job| &*job.tenant).filter(|of| *of != tenant).collect();
+    let listed: Vec<_> = others.iter().take(TENANTS_LISTED_MAX).copied().collect();
+    let Some(first) = listed.first() else { return error };
+    let more = if others.len() > listed.len() { " and others" } else { "" };
+    let hint = format!(
+        "jobs of this name belong to: {}{more}; name the tenant, for example --tenant {first} (tenant={first:?} in Python)",
+        listed.join(", ")
+    );
+    error.replace("hint", hint)
 }
 
 fn refuse(error: Error) -> Status {

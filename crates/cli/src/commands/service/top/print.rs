@@ -16,19 +16,31 @@ pub(super) fn once(service: &Service, json: bool) -> Result<()> {
     if json {
         return output::json(&seen);
     }
+    // A tenant sees only its own jobs.
+    let of_several = seen.jobs.windows(2).any(|two| two[0].tenant != two[1].tenant);
     for alarm in &seen.alarms {
-        let job = alarm.job.as_deref().map_or_else(String::new, |job| format!("{}: ", cut(job, NAME_CHARS_MAX)));
+        let (tenant, job) = (alarm.tenant.as_deref().unwrap_or_default(), alarm.job.as_deref());
+        let job = job.map_or_else(String::new, |job| format!("{}: ", named(tenant, job, of_several)));
         output::line(&format!("{}: {job}{}", alarm.level, harmless(&alarm.text)))?;
     }
     output::line(&format!("{} workers, {} threads", seen.workers.live, seen.workers.threads))?;
-    let rows: Vec<_> = seen.jobs.iter().map(row).collect();
+    let rows: Vec<_> = seen.jobs.iter().map(|job| row(job, of_several)).collect();
     output::table(["JOB", "STATE", "BATCHES/S", "WAITS", "WORKERS", "DONE", "WHY"], &rows)
 }
 
-fn row(job: &Summary<'_>) -> [String; 7] {
+/// Returns the name of a job, behind its tenant if the caller sees jobs of several.
+fn named(tenant: &str, job: &str, of_several: bool) -> String {
+    if of_several {
+        format!("{}/{}", cut(tenant, NAME_CHARS_MAX), cut(job, NAME_CHARS_MAX))
+    } else {
+        cut(job, NAME_CHARS_MAX)
+    }
+}
+
+fn row(job: &Summary<'_>, of_several: bool) -> [String; 7] {
     let workers = job.workers.map_or_else(|| "-".to_owned(), |n| n.to_string());
     [
-        cut(job.name, NAME_CHARS_MAX),
+        named(job.tenant, job.name, of_several),
         job.state.to_owned(),
         format!("{:.1}", job.recent.batches_per_s),
         percent(job.recent.waited),
