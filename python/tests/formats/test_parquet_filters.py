@@ -127,13 +127,15 @@ def test_random_conditions_have_the_rows_of_filter(folder):
     ds = fb.from_parquet(folder)
     rows, rng = list(ds), np.random.default_rng(11)
     counts = []
-    for _ in range(600):
+    for number in range(600):
         what = condition(rng, rows)
+        # The other columns are read for some of the conditions: reading all 30 takes most of the time.
+        kept = list(ds.schema) if number % 8 == 0 else ["part", "id"]
         try:
-            want = names(ds.filter(what))
+            want = names(ds.filter(what).select(kept))
         except (E.InvalidPipelineError, E.DataError):
             continue
-        assert names(fb.from_parquet(folder, filters=what)) == want, what
+        assert names(fb.from_parquet(folder, filters=what).select(kept)) == want, what
         counts.append(len(want))
     # Most expressions are conditions, and many of these are true of only some rows.
     assert len(counts) > 400

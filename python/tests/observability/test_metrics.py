@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import forebay as fb
 import pytest
@@ -174,6 +175,12 @@ def test_what_is_delivered_is_counted_on_both_sides(fleet, until: Callable[..., 
     assert by["forebay_cache_rows/memory"] == 6400
 
 
+def slow(batch: dict[str, Any]) -> dict[str, Any]:
+    """Takes time without a core, so that an endless job takes none from the tests beside it."""
+    time.sleep(0.01)
+    return {"id": batch["id"]}
+
+
 def test_a_reader_that_waits_is_seen_and_what_it_took_is_counted(fleet, until: Callable[..., None]) -> None:
     at = f"localhost:{free_port()}"
     address = fleet.dispatcher("--metrics", at)
@@ -181,8 +188,9 @@ def test_a_reader_that_waits_is_seen_and_what_it_took_is_counted(fleet, until: C
     fleet.worker(address)
 
     def consume() -> None:
+        rows = fb.range(10**9).batch(8).map(slow, schema={"id": "int64"})
         with pytest.raises(fb.errors.ClosedError):
-            for _ in fb.range(10**9).batch(8).distribute(f"forebay://{address}", job="endless"):
+            for _ in rows.distribute(f"forebay://{address}", job="endless"):
                 pass
 
     service = fb.connect(address)

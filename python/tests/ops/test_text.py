@@ -43,6 +43,8 @@ def documents() -> list[str]:
 
 
 TEXTS = documents()
+#: Each tenth of them shows the trainers enough pieces for a vocabulary.
+TRAINING = [*TEXTS[::10], *ODD]
 
 
 def byte_level() -> Tokenizer:
@@ -54,7 +56,7 @@ def byte_level() -> Tokenizer:
     trainer = trainers.BpeTrainer(
         vocab_size=1500, special_tokens=["<eos>"], initial_alphabet=alphabet, show_progress=False
     )
-    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.train_from_iterator(TRAINING, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(single="$A <eos>", special_tokens=[("<eos>", 0)])
     return tokenizer
 
@@ -66,7 +68,7 @@ def word_piece() -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     tokenizer.train_from_iterator(
-        TEXTS, trainers.WordPieceTrainer(vocab_size=1500, special_tokens=special, show_progress=False)
+        TRAINING, trainers.WordPieceTrainer(vocab_size=1500, special_tokens=special, show_progress=False)
     )
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
@@ -82,7 +84,7 @@ def unigram() -> Tokenizer:
     trainer = trainers.UnigramTrainer(
         vocab_size=1200, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False
     )
-    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.train_from_iterator(TRAINING, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     return tokenizer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import socket
 import threading
@@ -46,7 +47,8 @@ class Server:
 
     def answer(self, peer: socket.socket) -> None:
         with contextlib.suppress(OSError), peer.makefile("rb") as lines:
-            while head := b"".join(iter(lines.readline, b"\r\n")):
+            # A peer that has closed its end gives empty lines for ever.
+            while head := b"".join(itertools.takewhile(lambda line: line not in (b"\r\n", b""), lines)):
                 self.asked += 1
                 self.reads += head.startswith(b"GET")
                 tag = b'Accept-Ranges: bytes\r\nETag: "1"\r\n'

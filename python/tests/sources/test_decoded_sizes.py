@@ -39,9 +39,10 @@ print(int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]
 """
 
 
-@pytest.mark.parametrize("shuffled", ["shuffled", "in order"])
-@pytest.mark.parametrize("kind", ["of one length", "texts", "prefixes"])
-def test_a_small_parquet_file_does_not_take_gigabytes(tmp_path, kind, shuffled):
+@pytest.fixture(scope="module", params=["of one length", "texts", "prefixes"])
+def expands(request, tmp_path_factory) -> Path:
+    """A small file of two gigabytes of values."""
+    kind = request.param
     value, rows = (pa.scalar("x" * 100_000), 20_000)
     options = {}
     if kind == "of one length":
@@ -49,10 +50,14 @@ def test_a_small_parquet_file_does_not_take_gigabytes(tmp_path, kind, shuffled):
     if kind == "prefixes":
         value, rows = (pa.scalar("x" * 5_000_000), 1000)
         options = {"use_dictionary": False, "column_encoding": {"a": "DELTA_BYTE_ARRAY"}}
-    path = one_value(tmp_path / "a.parquet", value, rows, **options)
-    said = subprocess.run([sys.executable, "-c", READ, path, shuffled], capture_output=True, text=True, check=True)
+    return one_value(tmp_path_factory.mktemp("expands") / "a.parquet", value, rows, **options)
+
+
+@pytest.mark.parametrize("shuffled", ["shuffled", "in order"])
+def test_a_small_parquet_file_does_not_take_gigabytes(expands, shuffled):
+    said = subprocess.run([sys.executable, "-c", READ, expands, shuffled], capture_output=True, text=True, check=True)
     *told, memory = said.stdout.splitlines()
-    for part in ("more than the limit of 1073741824", f"{path} 0", "FOREBAY_GROUP_BYTES_MAX"):
+    for part in ("more than the limit of 1073741824", f"{expands} 0", "FOREBAY_GROUP_BYTES_MAX"):
         assert part in told[0], told
     assert int(memory) < MEMORY, f"{int(memory) >> 20} MiB"
 

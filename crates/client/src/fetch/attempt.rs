@@ -5,6 +5,7 @@ use forebay_proto::Unreachable;
 
 use crate::stream::reorder_buffer::Assignment;
 use crate::stream::shared::StreamState;
+use crate::stream::without_file::Others;
 
 /// Why a stream of chunks ended before its split was complete.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub(crate) enum FetchError {
     Split(Error),
     /// The worker or the connection failed: another worker may succeed.
     Worker(Error),
+    /// The worker cannot read a file of the split: another worker may be able to.
+    WithoutFile(Error),
     /// The assignment is no longer wanted.
     Unwanted,
 }
@@ -46,6 +49,16 @@ impl FetchAttempt {
             Err(FetchError::Split(error)) => Err(error),
             Err(FetchError::Unwanted) => return NextAction::Stop,
             Err(FetchError::Worker(error)) => return self.worker_failed(state, &error),
+            Err(FetchError::WithoutFile(error)) => {
+                let received = state.buffer.num_received(self.assignment.split);
+                match state.without_file.add(state.buffer.head(), &self.assignment, received, &error) {
+                    Others::MayReadIt => {
+                        self.may_reopen = false;
+                        return self.worker_failed(state, &error);
+                    }
+                    Others::AreTried(error) => Err(error),
+                }
+            }
         };
         state.buffer.end_split(&self.assignment, end);
         NextAction::Stop
@@ -71,6 +84,7 @@ impl FetchAttempt {
             return NextAction::Stop;
         }
         let unavailable = |address| Error::unavailable(format!("the worker at {address} does not hold the split"));
+        state.last_failure = Some(in_words(error));
         // The user may see this error, if no further attempt follows. A ticket is of no use to the user.
         let error = if error.get("ticket").is_some() { unavailable(address) } else { error.clone() };
         let (epoch, ordinal, error) = (split.epoch, split.ordinal, error.to_json());
@@ -79,17 +93,19 @@ impl FetchAttempt {
     }
 }
 
-/// Adds the worker's address to an error of a file that other machines may see.
-pub(crate) fn with_worker(error: Error, address: &str) -> Error {
-    match error.kind() {
-        ErrorKind::NotFound | ErrorKind::PermissionDenied => error.with("worker", address),
-        _ => error,
-    }
+/// Returns an error with its cause in one line.
+fn in_words(error: &Error) -> String {
+    let detail = error.get("cause").or(error.get("file")).map_or_else(String::new, |detail| format!(": {detail}"));
+    format!("{}{detail}", error.message())
 }
 
 /// Classifies an error that a worker sent. It is the worker's error if the lease is gone (context `ticket`), or if
-/// something did not answer the worker; all others are the split's.
+/// something did not answer the worker. A file may be missing on one machine alone. All other errors are the split's.
 pub(crate) fn classify(error: Error) -> FetchError {
     let of_worker = error.get("ticket").is_some() || matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Closed);
-    if of_worker { FetchError::Worker(error) } else { FetchError::Split(error) }
+    match error.kind() {
+        _ if of_worker => FetchError::Worker(error),
+        ErrorKind::NotFound | ErrorKind::PermissionDenied => FetchError::WithoutFile(error),
+        _ => FetchError::Split(error),
+    }
 }

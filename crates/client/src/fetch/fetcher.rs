@@ -13,7 +13,7 @@ use forebay_data::{Chunk, Loss, Memory, Schema, SharedMemory};
 use forebay_exec::Executable;
 use forebay_proto::{ChunkHead, JobKey, Lent, OpSpent, Payload, Request, ThreadTime, Ticket, TrailingColumn, metered};
 
-use crate::fetch::attempt::{FetchAttempt, FetchError, NextAction, classify, with_worker};
+use crate::fetch::attempt::{FetchAttempt, FetchError, NextAction, classify};
 use crate::fetch::connection::{Connection, Received};
 use crate::fetch::decode;
 use crate::fetch::remaining_ops::{run_remaining_ops, schema_after};
@@ -106,7 +106,7 @@ impl Fetcher {
                 }
                 Received::Failed(error) => {
                     peer.give_back(connection);
-                    return Err(classify(with_worker(error, &assignment.address)));
+                    return Err(classify(error));
                 }
                 Received::Socket(_) => {
                     return Err(FetchError::Worker(Error::data("a worker answered a read with the name of a socket")));

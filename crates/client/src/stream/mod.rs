@@ -8,6 +8,7 @@
 //! pending_steps    PendingSteps: merged steps that not all consumers are known to have, if epochs end together
 //! step_sync        StepSync: the step counts that a consumer and the dispatcher exchange for that
 //! shared           StreamShared: the state behind one lock, and its wake-ups
+//! without_file     WithoutFile: the workers that cannot read a file of a split
 //! meter            Meter: how a consumer spends its time
 //! liveness         LivenessCheck: whether a delivery can still come
 //! ```
@@ -21,3 +22,4 @@ pub(crate) mod service_stream;
 pub(crate) mod shared;
 pub(crate) mod step_sync;
 mod waiting;
+pub(crate) mod without_file;

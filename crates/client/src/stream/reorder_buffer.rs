@@ -138,6 +138,11 @@ impl ReorderBuffer {
         Some(Assignment { from_chunk: next, ..assignment.clone() })
     }
 
+    /// Returns how many chunks of a split have arrived.
+    pub(crate) fn num_received(&self, key: SplitKey) -> u64 {
+        self.splits.get(&key).map_or(0, |split| split.next)
+    }
+
     /// Returns whether an assignment is still wanted.
     pub(crate) fn is_wanted(&self, assignment: &Assignment) -> bool {
         let split = self.splits.get(&assignment.split);

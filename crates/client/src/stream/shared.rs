@@ -19,6 +19,7 @@ use crate::session::skip_reports::SkipReports;
 use crate::stream::meter::Meter;
 use crate::stream::reorder_buffer::{Assignment, Head, ReorderBuffer, SplitKey};
 use crate::stream::step_sync::StepSync;
+use crate::stream::without_file::WithoutFile;
 
 /// Messages that wait to be sent to the dispatcher.
 #[derive(Debug, Default)]
@@ -46,6 +47,10 @@ pub(crate) enum SessionState {
 pub(crate) struct StreamState {
     pub(crate) buffer: ReorderBuffer,
     pub(crate) outgoing: Outgoing,
+    /// The workers that cannot read a file of a split.
+    pub(crate) without_file: WithoutFile,
+    /// Why the last fetch from a worker failed, if no chunk was given out since.
+    pub(crate) last_failure: Option<String>,
     /// The last `ack` and `finish` that were sent. The dispatcher may not have received them.
     last_sent: (Option<SplitKey>, bool),
     /// Skipped samples that the dispatcher has not recorded yet.
@@ -71,6 +76,8 @@ impl StreamState {
         Self {
             buffer,
             outgoing,
+            without_file: WithoutFile::default(),
+            last_failure: None,
             last_sent: (None, false),
             skip_reports,
             durable_before_next: 0,
@@ -87,6 +94,7 @@ impl StreamState {
         let head = self.buffer.pop();
         if let Head::Chunk { chunk, .. } = &head {
             self.meter.merge(chunk.num_rows(), chunk.num_bytes());
+            self.last_failure = None;
         }
         head
     }
@@ -141,6 +149,7 @@ impl StreamState {
         self.outgoing.ack = self.outgoing.ack.or(ack);
         self.outgoing.finish |= finish;
         self.outgoing.unreachable.clear();
+        self.without_file.clear();
         self.skip_reports.restart();
         self.steps.iter_mut().for_each(StepSync::restart);
     }

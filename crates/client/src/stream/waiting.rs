@@ -95,7 +95,8 @@ impl ServiceStream {
             }
             SessionState::Broken(_) => format!("the dispatcher at {address} does not answer; still waiting"),
             SessionState::Open | SessionState::Finished => {
-                format!("no worker has computed for job {job:?} for {seconds:.0} s; still waiting")
+                let cause = state.last_failure.as_ref().map_or_else(String::new, |cause| format!(" ({cause})"));
+                format!("no worker has computed for job {job:?} for {seconds:.0} s{cause}; still waiting")
             }
         };
         drop(state);

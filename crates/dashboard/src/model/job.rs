@@ -1,6 +1,6 @@
 //! A job, with all figures that the dispatcher lists.
 
-use forebay_proto::{JobStatus, ScaleDecision, Worked, WorkerCaching};
+use forebay_proto::{AvoidedWorker, JobStatus, ScaleDecision, Worked, WorkerCaching};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -38,10 +38,25 @@ pub struct Job<'a> {
     pub decisions: Vec<Decision<'a>>,
     /// The cache of each worker for it.
     pub caching: Vec<Caching<'a>>,
+    /// The workers that its consumers avoid now because they could not fetch from them.
+    pub avoided: Vec<Avoided<'a>>,
     /// The work of workers for it, by kind, and its cost.
     pub worked: Vec<WorkerCost<'a>>,
     /// The costs of its ops, in the order in which they run; empty unless the call requested the job by its name.
     pub ops: Vec<Op<'a>>,
+}
+
+/// A worker that a consumer avoids because it could not fetch splits from it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Avoided<'a> {
+    /// The consumer's index.
+    pub consumer: u32,
+    /// The worker's id.
+    pub worker: &'a str,
+    /// The address that the worker advertises.
+    pub address: &'a str,
+    /// Why the last fetch failed, in words.
+    pub cause: &'a str,
 }
 
 /// The cache of one worker for a job.
@@ -105,9 +120,16 @@ impl<'a> Job<'a> {
             cut: &job.cut,
             decisions: job.decisions.iter().map(Decision::of).collect(),
             caching: job.caching.iter().map(Caching::of).collect(),
+            avoided: job.avoided.iter().map(Avoided::of).collect(),
             worked: job.worked.iter().map(WorkerCost::of).collect(),
             ops: Op::all(&job.ops),
         }
+    }
+}
+
+impl<'a> Avoided<'a> {
+    fn of(of: &'a AvoidedWorker) -> Self {
+        Self { consumer: of.consumer, worker: &of.worker, address: &of.address, cause: &of.cause }
     }
 }
 

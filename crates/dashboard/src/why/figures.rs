@@ -1,6 +1,6 @@
 //! The figures behind the sentence.
 
-use forebay_proto::{JobStatus, WorkerStatus};
+use forebay_proto::{AvoidedWorker, JobStatus, WorkerStatus};
 use serde_json::Value;
 
 use crate::model::{Op, Recent};
@@ -26,6 +26,8 @@ pub struct Figures {
     pub hold: Option<Hold>,
     /// The costliest op.
     pub op: Option<TopOp>,
+    /// The causes for which consumers avoid workers now; each names its worker or file.
+    pub avoided: Vec<String>,
 }
 
 /// How many workers a job needs.
@@ -99,7 +101,18 @@ impl Figures {
             need,
             hold,
             op: top,
+            avoided: job.avoided.iter().map(avoided).collect(),
         }
+    }
+}
+
+/// Returns why a consumer avoids a worker, in words.
+fn avoided(of: &AvoidedWorker) -> String {
+    let AvoidedWorker { consumer, address, cause, .. } = of;
+    if cause.contains(address) {
+        format!("consumer {consumer}: {cause}")
+    } else {
+        format!("consumer {consumer}: the worker at {address} failed: {cause}")
     }
 }
 

@@ -24,6 +24,10 @@ pub fn judge(of: &Figures) -> Verdict {
             Some(waited) => (Bound::Training, training(of, waited)),
         },
     };
+    let sentence = match (&of.avoided[..], bound) {
+        ([], _) | (_, Bound::Nothing) => sentence,
+        (avoided, _) => format!("{sentence} Some workers are not used: {}.", avoided.join("; ")),
+    };
     let is_known = matches!(bound, Bound::Data | Bound::Training);
     let workers_more = match (is_known, of.hold, more(of)) {
         (false, ..) | (_, Some(Hold::InProcess), _) => None,

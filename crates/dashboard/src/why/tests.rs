@@ -1,4 +1,4 @@
-use forebay_proto::{ConsumerStatus, ConsumerSums, JobStatus, OpStatus, ScaleDecision, WorkerStatus};
+use forebay_proto::{AvoidedWorker, ConsumerStatus, ConsumerSums, JobStatus, OpStatus, ScaleDecision, WorkerStatus};
 
 use super::*;
 
@@ -14,6 +14,12 @@ fn job(waited: f64, batches: u64) -> JobStatus {
 fn decided(mut job: JobStatus, workers: u32, json: &str) -> JobStatus {
     job.workers = workers;
     job.decisions = vec![ScaleDecision { json: json.to_owned(), ..ScaleDecision::default() }];
+    job
+}
+
+fn avoids(mut job: JobStatus, cause: &str) -> JobStatus {
+    let worker = AvoidedWorker { address: "b:1".to_owned(), cause: cause.to_owned(), ..AvoidedWorker::default() };
+    job.avoided = vec![worker];
     job
 }
 
@@ -134,6 +140,22 @@ fn each_table_of_figures_has_its_sentence() {
         ),
         (unread, workers(1, 0.0), Bound::Nothing, None, "No process reads this job: no trainer is attached."),
         (state("finished"), workers(1, 0.0), Bound::Nothing, None, "The job is finished."),
+        (
+            avoids(state("running"), "the worker at b:1 cannot be reached: no answer within 2s"),
+            workers(0, 0.0),
+            Bound::Data,
+            None,
+            "Data is the bottleneck: training waited 50 % of the last minute. Some workers are not used: consumer 0: the \
+             worker at b:1 cannot be reached: no answer within 2s.",
+        ),
+        (
+            avoids(state("running"), "there is no such file: /data/a"),
+            workers(0, 0.0),
+            Bound::Data,
+            None,
+            "Data is the bottleneck: training waited 50 % of the last minute. Some workers are not used: consumer 0: the \
+             worker at b:1 failed: there is no such file: /data/a.",
+        ),
         (state("cancelled"), workers(1, 0.0), Bound::Nothing, None, "The job was cancelled."),
         (
             state("waiting for workers"),

@@ -48,7 +48,7 @@ impl State {
                 ..status
             }
         };
-        self.leases.list_jobs(tenant, name).into_iter().map(status).collect()
+        self.leases.list_jobs(now, tenant, name).into_iter().map(status).collect()
     }
 
     /// Lists the workers that compute for a tenant, or all. Of a worker that others use too, a tenant does not see

@@ -834,6 +834,23 @@ pub struct JobStatus {
     /// The ops in the order in which they were written, the source first. Empty unless the request names the job.
     #[prost(message, repeated, tag = "19")]
     pub written: ::prost::alloc::vec::Vec<WrittenOp>,
+    /// The workers that its consumers avoid now, at most 16.
+    #[prost(message, repeated, tag = "20")]
+    pub avoided: ::prost::alloc::vec::Vec<AvoidedWorker>,
+}
+/// A worker that a consumer avoids because it could not fetch splits from it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AvoidedWorker {
+    #[prost(uint32, tag = "1")]
+    pub consumer: u32,
+    /// The worker's id in hexadecimal.
+    #[prost(string, tag = "2")]
+    pub worker: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub address: ::prost::alloc::string::String,
+    /// Why the last fetch failed, in words.
+    #[prost(string, tag = "4")]
+    pub cause: ::prost::alloc::string::String,
 }
 /// An op of a pipeline as written.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

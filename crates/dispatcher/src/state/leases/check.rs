@@ -80,7 +80,7 @@ impl Leases {
         if suspects() {
             return Ok(());
         }
-        for (key, consumer) in self.consumers().filter(|(_, c)| !c.waits_for_others(self.clock.ticked)) {
+        for (key, consumer) in self.consumers().filter(|(_, c)| c.avoided.at(self.clock.ticked).next().is_none()) {
             let eligible = self.eligible_workers(key);
             if !self.workers.iter().any(|(id, w)| w.has_room() && eligible.has(*id, w)) {
                 continue;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay_core::{Ticks, WorkerId};
-use forebay_proto::{ConsumerStatus, JobDifference, JobStatus, SplitStatus, WorkerStatus};
+use forebay_proto::{AvoidedWorker, ConsumerStatus, JobDifference, JobStatus, SplitStatus, WorkerStatus};
 
 use crate::records::{Position, SplitKey};
 use crate::state::leases::consumers::consumer::{Consumer, Holder};
@@ -17,6 +17,8 @@ const JOB_STATES: [&str; 5] = ["running", "waiting for workers", "no consumer", 
 
 /// Splits of a job that are listed.
 const SPLITS_LISTED_MAX: usize = 64;
+/// The most avoided workers of a job that are listed.
+const AVOIDED_LISTED_MAX: usize = 16;
 /// The most jobs in the list of jobs that a worker does not compute.
 const DIFFERENCES_LISTED_MAX: usize = 16;
 
@@ -32,12 +34,13 @@ pub(in crate::state) struct LeaseFigures {
 impl Leases {
     /// Lists the jobs of a tenant, or of all tenants, the oldest first, with their numbers; only the jobs of one name
     /// if it is not empty. The fields of other machines are empty. Keys are shown only to their tenant.
-    pub(in crate::state) fn list_jobs(&self, tenant: Option<&str>, name: &str) -> Vec<(u64, JobStatus)> {
+    pub(in crate::state) fn list_jobs(&self, now: Ticks, tenant: Option<&str>, name: &str) -> Vec<(u64, JobStatus)> {
         let named = |j: &&Job| name.is_empty() || j.record.name == name;
         let seen = |j: &&Job| tenant.is_none_or(|tenant| j.record.tenant == tenant);
         let jobs = self.jobs.values().filter(seen).filter(named);
         let status = |job: &Job| JobStatus {
             splits: if name.is_empty() { Vec::new() } else { splits_in_flight(job) },
+            avoided: self.avoided_workers(now, job),
             ..self.job_status(job, tenant.is_some())
         };
         jobs.map(|job| (job.record.id, status(job))).collect()
@@ -81,6 +84,19 @@ impl Leases {
             priority: job.record.priority,
             ..JobStatus::default()
         }
+    }
+
+    /// Returns the workers that the consumers of a job avoid now; [`AVOIDED_LISTED_MAX`] at most.
+    fn avoided_workers(&self, now: Ticks, job: &Job) -> Vec<AvoidedWorker> {
+        let of = |(i, consumer): (usize, &Consumer)| {
+            let avoided = consumer.avoided.at(now).filter_map(|(id, cause)| {
+                let address = self.workers.get(&id)?.address.to_string();
+                let (worker, cause) = (format!("{:032x}", id.0), cause.to_string());
+                Some(AvoidedWorker { consumer: i as u32, worker, address, cause })
+            });
+            avoided.collect::<Vec<_>>()
+        };
+        job.consumers.iter().enumerate().flat_map(of).take(AVOIDED_LISTED_MAX).collect()
     }
 
     /// Lists the workers that compute for a tenant, or all, with their ids. The fields of other machines are empty. Of

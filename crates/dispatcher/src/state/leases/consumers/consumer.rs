@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay_core::{Error, Fault, Result, Ticks, WorkerId};
 use forebay_proto::JobKey;
 
 use crate::records::Position;
 use crate::state::input::SessionId;
+use crate::state::leases::consumers::avoided::AvoidedWorkers;
 use crate::state::leases::grants::trouble::Trouble;
 
 /// The most splits that a consumer may request ahead of its frontier.
@@ -19,8 +19,6 @@ const WINDOW_MAX: u32 = 4096;
 /// Larger positions are nonsense, and arithmetic on them would overflow.
 const EPOCH_MAX: u64 = 1 << 48;
 const ORDINAL_MAX: u64 = 1 << 62;
-/// The longest time for which a consumer gets no splits from a worker that it could not reach.
-const UNREACHED_MAX: Duration = Duration::from_secs(60);
 /// The most epochs that a consumer may end ahead of its frontier.
 const ENDED_MAX: usize = 4096;
 /// The sample number that stands for a whole split among the skipped samples of the ledger.
@@ -42,14 +40,6 @@ pub(in crate::state::leases) enum AfterDrop {
     Free,
     /// The other of two leases is left: the split was backed up.
     HeldBy(Holder),
-}
-
-/// A worker that the consumer could not reach.
-#[derive(Debug, Clone, Copy)]
-struct Unreached {
-    times: u32,
-    /// When the dispatcher grants from this worker again.
-    until: Ticks,
 }
 
 /// A sample of a split: its position, its number, and which repetition of it.
@@ -84,7 +74,7 @@ pub(in crate::state::leases) struct Consumer {
     /// Every split from the frontier to here is leased.
     cursor: Position,
     pub(in crate::state::leases) trouble: BTreeMap<Position, Trouble>,
-    unreached: BTreeMap<WorkerId, Unreached>,
+    pub(in crate::state::leases) avoided: AvoidedWorkers,
     /// Samples that the consumer left out, and their errors.
     skipped: BTreeMap<SkippedSample, Arc<str>>,
     pub(in crate::state::leases) attached: Option<ConsumerSession>,
@@ -103,7 +93,7 @@ impl Consumer {
             ended: BTreeSet::new(),
             cursor: frontier,
             trouble: BTreeMap::new(),
-            unreached: BTreeMap::new(),
+            avoided: AvoidedWorkers::default(),
             skipped: BTreeMap::new(),
             attached: None,
             gone: now,
@@ -316,7 +306,7 @@ impl Consumer {
         self.attached = Some(ConsumerSession { window: attached.window.clamp(1, WINDOW_MAX), ..attached });
         self.ended.clear();
         self.trouble.clear();
-        self.unreached.clear();
+        self.avoided = AvoidedWorkers::default();
         self.cursor = self.frontier;
         let outside: Vec<_> = self.leases.keys().copied().filter(|p| self.distance(*p) >= self.window()).collect();
         self.release_all(outside)
@@ -328,34 +318,6 @@ impl Consumer {
         let of = |p: &Position| self.skipped.range((*p, 0, 0)..=(*p, u64::MAX, u64::MAX));
         let is_accident = |error: &Arc<str>| Error::from_json(error).fault() == Fault::Process;
         self.leases.keys().filter(|p| of(p).any(|(_, error)| is_accident(error))).copied().collect()
-    }
-
-    /// Notes that the consumer could not reach a worker. It gets no splits from this worker for the time `first`, and
-    /// for twice as long each further time.
-    pub(in crate::state::leases) fn set_unreached(&mut self, now: Ticks, worker: WorkerId, first: Duration) {
-        let was = self.unreached.get(&worker).copied().unwrap_or(Unreached { times: 0, until: now });
-        // The consumer reports the splits of a broken connection one by one: they count as one failure.
-        if now < was.until {
-            return;
-        }
-        let times = if now - was.until < UNREACHED_MAX { was.times } else { 0 };
-        let pause = first.saturating_mul(1 << times.min(16)).min(UNREACHED_MAX);
-        self.unreached.insert(worker, Unreached { times: times + 1, until: now + pause });
-    }
-
-    /// Returns whether the consumer currently avoids a worker that it could not reach.
-    pub(in crate::state::leases) fn is_unreached(&self, now: Ticks, worker: WorkerId) -> bool {
-        self.unreached.get(&worker).is_some_and(|u| now < u.until)
-    }
-
-    /// Returns whether the consumer currently avoids any worker.
-    pub(in crate::state::leases) fn waits_for_others(&self, now: Ticks) -> bool {
-        self.unreached.values().any(|u| now < u.until)
-    }
-
-    /// Forgets a worker that is gone. Worker ids are not used again.
-    pub(in crate::state::leases) fn forget_worker(&mut self, worker: WorkerId) {
-        self.unreached.remove(&worker);
     }
 
     /// Ends an epoch early; returns its leases.

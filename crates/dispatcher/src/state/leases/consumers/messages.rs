@@ -1,26 +1,18 @@
-//! Messages of consumers: attach, acknowledge, end an epoch, unreachable, heartbeat, and the end of a session.
+//! Messages of consumers: attach, acknowledge, end an epoch, heartbeat, and the end of a session.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
-use forebay_proto::{Attached, Consumed, ConsumerHeartbeat, Forget, NO_JOB, UNREACHED, consumer_event, worker_event};
+use forebay_proto::{Attached, Consumed, ConsumerHeartbeat, Forget, NO_JOB, consumer_event, worker_event};
 
 use crate::records::{ConsumerKey, Position, Update};
 use crate::state::effect::Effect;
 use crate::state::input::{Attachment, SessionId};
 use crate::state::leases::consumers::consumer::ConsumerSession;
 use crate::state::leases::durable::Durable;
-use crate::state::leases::grants::trouble::Death;
 use crate::state::leases::job::Job;
 use crate::state::leases::machine::Leases;
 use crate::state::leases::notice::Notice;
-
-/// A split that workers refused this often is not tried again.
-const REFUSALS_MAX: u32 = 4;
-
-/// A consumer that reaches no worker for a split for this long gets an error. Consumers wait as long for a dispatcher.
-const UNREACHED_FOR: Duration = Duration::from_secs(60);
 
 impl Leases {
     /// A process attaches to a consumer, with the samples that its saved state lists as left out.
@@ -190,61 +182,6 @@ impl Leases {
         let Some(key) = self.heard_consumer(now, session) else { return };
         let dropped = self.consumer_mut(key).map(|c| c.end_epoch(epoch)).unwrap_or_default();
         self.revoke_all(key, dropped, out);
-    }
-
-    pub(in crate::state) fn unreachable(
-        &mut self,
-        now: Ticks,
-        session: SessionId,
-        position: Position,
-        token: u64,
-        error: &Error,
-        out: &mut Vec<Effect>,
-    ) {
-        let lease = self.timing.lease;
-        let Some(key) = self.heard_consumer(now, session) else { return };
-        let Some(consumer) = self.consumer_mut(key) else { return };
-        let Some(holder) = consumer.holder(position, token) else {
-            // The message is about an older lease; the consumer may not have got the current one yet.
-            return self.send_assignments((key, position), out);
-        };
-        if let Some(worker) = self.workers.get_mut(&holder.worker) {
-            let suspected = worker.fail(now, holder.token, (key, position), lease) && !worker.leaving;
-            let death = Death { worker: holder.worker, address: worker.address.clone(), at: now };
-            if suspected {
-                self.accuse((key, position), death);
-            }
-        }
-        let Some(consumer) = self.consumer_mut(key) else { return };
-        if consumer.backups().contains_key(&position) {
-            // The other worker holds the split, too.
-            if error.get(UNREACHED).is_some() {
-                consumer.set_unreached(now, holder.worker, lease);
-            }
-            self.drop_lease((key, position), token, out);
-            return self.revoke_from_worker(holder, out);
-        }
-        consumer.release(position);
-        let trouble = consumer.trouble.entry(position).or_default();
-        trouble.failures += 1;
-        trouble.avoid = Some((holder.worker, now));
-        let failures = trouble.failures;
-        // A network failure may pass, and so may a dispatcher's restart. A worker's refusal will not.
-        let may_pass = error.get(UNREACHED).is_some() && error.kind() == ErrorKind::Unavailable;
-        let is_hopeless = if may_pass {
-            let since = *trouble.unreached.get_or_insert(now);
-            consumer.set_unreached(now, holder.worker, lease);
-            now - since >= UNREACHED_FOR
-        } else {
-            trouble.refusals += 1;
-            trouble.refusals >= REFUSALS_MAX
-        };
-        self.counts.splits_recomputed += 1;
-        self.revoke((key, position), holder, out);
-        if is_hopeless {
-            let error = error.clone().with("split", position).with("attempts", failures);
-            self.end_consumer(now, key, error, out);
-        }
     }
 
     /// Accepts a heartbeat. Returns its consumer, or `None` if the session is over.

@@ -7,8 +7,8 @@
 //! If no worker has room, a consumer for which no worker computes takes places of waiting splits (see `make_way`).
 //!
 //! - A split that failed at a worker waits a little for another worker, or for that worker to recover.
-//! - A worker that a consumer cannot reach gets none of its splits for longer and longer, while there are other
-//!   workers.
+//! - A worker that a consumer cannot reach, or that cannot read the job's files, gets none of the consumer's splits for
+//!   longer and longer, while there are other workers.
 //! - A slow worker comes after all others (see `speculation`).
 //! - A worker whose caches hold the rows of one of the next splits gets that split (see `affinity`).
 
@@ -148,8 +148,8 @@ impl Leases {
         reserved: &BTreeSet<WorkerId>,
     ) -> Option<(Position, (usize, WorkerId))> {
         let (consumer, eligible) = (self.consumer(key)?, self.eligible_workers(key));
-        let reachable = |id: WorkerId| !consumer.is_unreached(now, id);
-        // A consumer that can reach no worker may try any.
+        let reachable = |id: WorkerId| !consumer.avoided.has(now, id);
+        // A consumer that avoids all workers may try any.
         let some = self.workers.iter().any(|(id, w)| w.is_live() && eligible.has(*id, w) && reachable(*id));
         let is_eligible = |id: &WorkerId| self.workers.get(id).is_some_and(|w| eligible.has(*id, w));
         let room: Vec<_> = room.iter().filter(|(_, id)| is_eligible(id) && (reachable(*id) || !some)).collect();
@@ -166,8 +166,12 @@ impl Leases {
             let is_suspect = consumer.trouble.get(&p).is_some_and(Trouble::is_suspect);
             let shy =
                 consumer.trouble.get(&p).is_some_and(|t| !t.deaths.is_empty()) && eligible.has_others(&self.workers);
+            let without_files = consumer.trouble.get(&p).and_then(|t| self.without_files(t, &eligible));
             let fits = |id: WorkerId| {
-                Some(id) != avoided && !(shy && self.is_local(id)) && self.may_take(id, is_suspect, reserved)
+                Some(id) != avoided
+                    && !without_files.is_some_and(|workers| workers.contains(&id))
+                    && !(shy && self.is_local(id))
+                    && self.may_take(id, is_suspect, reserved)
             };
             room.iter().find(|(_, worker)| fits(*worker)).map(|worker| (p, **worker))
         })
@@ -203,6 +207,18 @@ impl Leases {
         let pause =
             if others { self.timing.lease } else { (PAUSE * 2u32.saturating_pow(trouble.failures)).min(PAUSE_MAX) };
         (now - at < pause).then_some(worker)
+    }
+
+    /// Returns the workers that cannot read a file of this split; `None` if no other worker may compute it: then the
+    /// consumer gets the error from one of them.
+    fn without_files<'a>(
+        &self,
+        trouble: &'a Trouble,
+        eligible: &EligibleWorkers<'_>,
+    ) -> Option<&'a BTreeSet<WorkerId>> {
+        let workers = Some(&trouble.without_files).filter(|workers| !workers.is_empty())?;
+        let is_other = |id: &WorkerId, w: &Worker| !workers.contains(id) && w.is_live() && eligible.may_use(*id, w);
+        self.workers.iter().any(|(id, w)| is_other(id, w)).then_some(workers)
     }
 
     /// Leases a split; a split that is leased already gets a backup lease. Returns whether the worker has room for

@@ -87,7 +87,7 @@ impl Leases {
     fn takers(&self, now: Ticks, key: ConsumerKey, consumer: &Consumer) -> Vec<(WorkerId, &Worker)> {
         let (eligible, reserved) = (self.eligible_workers(key), self.reserved());
         let takes = |id: &WorkerId, worker: &Worker| {
-            worker.is_of_fleet() && !worker.slow && !reserved.contains(id) && !consumer.is_unreached(now, *id)
+            worker.is_of_fleet() && !worker.slow && !reserved.contains(id) && !consumer.avoided.has(now, *id)
         };
         let workers = self.workers.iter().map(|(id, worker)| (*id, worker));
         workers.filter(|(id, worker)| takes(id, worker) && eligible.has(*id, worker)).collect()

@@ -53,7 +53,7 @@ impl Leases {
         let eligible = self.eligible_workers(key);
         let may = |id: &WorkerId| {
             let worker = self.workers.get(id).filter(|w| w.is_live() && !w.slow && w.leases.len() < LEASES_MAX);
-            worker.is_some_and(|worker| eligible.has(*id, worker)) && !consumer.is_unreached(now, *id)
+            worker.is_some_and(|worker| eligible.has(*id, worker)) && !consumer.avoided.has(now, *id)
         };
         let shared = |p: Position| self.sharing.worker(key, p).filter(may).map(|id| (p, id));
         consumer.free().filter(|p| !consumer.trouble.contains_key(p)).find_map(shared)

@@ -84,9 +84,9 @@ impl Leases {
         is_eligible
             && self.consumer(key.0).is_some_and(|consumer| {
                 let trouble = consumer.trouble.get(&key.1);
-                let avoided = trouble.and_then(|t| t.avoid).is_some_and(|(worker, _)| worker == id);
+                let avoided = trouble.is_some_and(|t| t.failed_at(id));
                 let first = consumer.leases().get(&key.1).map(|holder| holder.worker);
-                !avoided && first != Some(id) && !consumer.is_unreached(now, id)
+                !avoided && first != Some(id) && !consumer.avoided.has(now, id)
             })
     }
 

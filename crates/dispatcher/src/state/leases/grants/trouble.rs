@@ -1,5 +1,6 @@
 //! The failures of a split: failed fetches, and workers that were lost while they computed it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_core::{Ticks, WorkerId};
@@ -20,6 +21,8 @@ pub(in crate::state::leases) struct Trouble {
     pub(in crate::state::leases) deaths: Vec<Death>,
     /// The worker where the split failed last, and when.
     pub(in crate::state::leases) avoid: Option<(WorkerId, Ticks)>,
+    /// The workers that cannot read a file of the split.
+    pub(in crate::state::leases) without_files: BTreeSet<WorkerId>,
 }
 
 /// A worker that was lost, and when.
@@ -35,6 +38,11 @@ impl Trouble {
     /// whether these are dead.
     pub(in crate::state::leases) fn is_held(&self) -> bool {
         self.deaths.len() >= DEATHS_MAX
+    }
+
+    /// Returns whether the split failed at a worker: at the last one, or because the worker could not read a file.
+    pub(in crate::state::leases) fn failed_at(&self, worker: WorkerId) -> bool {
+        self.avoid.is_some_and(|(id, _)| id == worker) || self.without_files.contains(&worker)
     }
 
     /// Returns whether the split may end workers. A single death is taken for an accident.

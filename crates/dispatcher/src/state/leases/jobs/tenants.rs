@@ -27,12 +27,16 @@ pub(in crate::state::leases) struct EligibleWorkers<'a> {
 
 impl EligibleWorkers<'_> {
     pub(in crate::state::leases) fn has(&self, id: WorkerId, worker: &Worker) -> bool {
+        self.may_use(id, worker) && !self.state.fills(self.tenant, self.key, worker)
+    }
+
+    /// Returns whether a worker may get splits of the consumer now, or once the job no longer holds its share there.
+    pub(in crate::state::leases) fn may_use(&self, id: WorkerId, worker: &Worker) -> bool {
         let within = || match worker.only {
             Some(_) => self.state.is_started_by_its_consumer(worker),
             None => self.only.as_ref().is_none_or(|only| only.contains(&id)),
         };
-        let fills = || self.state.fills(self.tenant, self.key, worker);
-        worker.computes_for(self.tenant, self.key) && within() && !fills()
+        worker.computes_for(self.tenant, self.key) && within()
     }
 
     /// Returns whether there is a worker besides the consumer's local one.

@@ -94,6 +94,30 @@ fn a_consumer_that_reaches_no_worker_for_a_while_goes_on_and_is_told_after_a_min
 }
 
 #[test]
+fn a_split_whose_file_a_worker_cannot_read_goes_to_each_other_worker_before_it_comes_back() {
+    let mut world = World::new();
+    let workers = 3;
+    (0..workers).for_each(|i| world.hello(i));
+    world.attach(ENDLESS, 0, 1);
+    let key = world.consumers[ENDLESS].key;
+    let mut tried = Vec::new();
+    for _ in 0..=workers {
+        for session in world.workers.iter().filter_map(|w| w.session).collect::<Vec<_>>() {
+            world.input(Input::Want { session, splits: 4 });
+        }
+        world.pass(Duration::from_secs(5), None);
+        let (position, worker, token) = world.state.leases.held(key).0[0];
+        tried.push(worker);
+        let session = world.consumers[ENDLESS].session.expect("attached");
+        let error = Error::new(ErrorKind::NotFound, "there is no such file").with("file", "/data/a");
+        world.input(Input::Unreachable { session, position, token, error });
+    }
+    let first: BTreeSet<_> = tried[..workers].iter().collect();
+    assert_eq!(first.len(), workers, "{tried:?}");
+    assert!(world.state.leases.is_attached(key), "the consumer ends its stream itself");
+}
+
+#[test]
 fn a_job_of_a_higher_priority_gets_the_places_of_splits_that_wait_and_the_room_of_those_that_end() {
     let mut world = World::new();
     let (name, graph) = ("urgent".to_owned(), "another".to_owned());
