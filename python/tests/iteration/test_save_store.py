@@ -174,6 +174,15 @@ def test_of_two_writers_one_is_told_and_nothing_is_mixed(moto, bucket, use, tmp_
     assert parts(objects(moto, bucket, folder.removeprefix(f"s3://{bucket}/"))) == here(tmp_path / "here")
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """A shell that starts the tests in the background ignores SIGINT for them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_ctrl_c_ends_a_save_that_waits_for_a_store(moto, bucket, use):
     def interrupted(client, answer):
         os.kill(os.getpid(), signal.SIGINT)
