@@ -122,7 +122,8 @@ fn exit_codes_say_what_happened_and_stdout_is_data_alone() {
     assert_eq!((version.status.code(), &json(&version)["version"]), (Some(0), &forebay_core::VERSION.into()));
     for (arguments, code) in [
         (&["jobs", "--service", "127.0.0.1:1", "--timeout", "0.1"][..], 3),
-        (&["jobs", "--service", "http://x"], 1),
+        (&["jobs", "--service", "http://x"], 2),
+        (&["jobs", "--timeout", "soon"], 2),
         (&["jobs", "--no-such-option"], 2),
         (&["no-such-command"], 2),
         (&["worker", "--dispatcher", "127.0.0.1:1", "--kind", "local"], 2),

@@ -144,15 +144,19 @@ impl Node {
         driver.wait().expect("waited for");
     }
 
-    /// Ends the processes of this node whose command line contains `word` with SIGKILL. Returns how many.
+    /// Ends the processes of this node whose command line contains `word` with SIGKILL, and waits until they are gone.
+    /// Returns how many.
     pub(crate) fn kill(&self, word: &str) -> usize {
         let found = self.processes().into_iter().filter(|(_, line)| line.contains(word));
-        found
-            .map(|(number, _)| {
-                let killed = Command::new("kill").args(["-9", &number.to_string()]).status();
-                assert!(killed.expect("it starts").success() || !Path::new(&format!("/proc/{number}")).exists());
-            })
-            .count()
+        let numbers: Vec<_> = found.map(|(number, _)| number).collect();
+        for number in &numbers {
+            let killed = Command::new("kill").args(["-9", &number.to_string()]).status();
+            assert!(killed.expect("it starts").success() || !Path::new(&format!("/proc/{number}")).exists());
+        }
+        wait_until("killed processes are gone", || {
+            self.processes().iter().all(|(number, _)| !numbers.contains(number))
+        });
+        numbers.len()
     }
 
     /// The processes of this node besides the driver: their numbers and command lines.
@@ -200,6 +204,19 @@ impl Node {
 
     pub(crate) fn publish(&self, id: &str, pod: &str, sources: Sources<'_>) -> Result<(), Status> {
         self.call(self.request(id, pod, sources))
+    }
+
+    /// Publishes as a kubelet does: tries again while the driver changes the volume itself.
+    pub(crate) fn publish_in_the_end(&self, id: &str, pod: &str, sources: Sources<'_>) -> Result<(), Status> {
+        let mut published = self.publish(id, pod, sources);
+        wait_until("the volume is free", || match &published {
+            Err(e) if e.code() == Code::Aborted => {
+                published = self.publish(id, pod, sources);
+                false
+            }
+            _ => true,
+        });
+        published
     }
 
     pub(crate) fn unpublish(&self, id: &str, pod: &str) -> Result<(), Status> {

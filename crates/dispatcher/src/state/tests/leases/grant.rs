@@ -1,5 +1,7 @@
 //! Grants: by weight and priority, and not from workers that a consumer cannot reach.
 
+use std::collections::BTreeSet;
+
 use crate::state::tests::*;
 
 #[test]
