@@ -1,7 +1,7 @@
 //! One assignment while it is fetched: the action after its stream of chunks ended. No I/O.
 
 use forebay_core::{Error, ErrorKind};
-use forebay_proto::Unreachable;
+use forebay_proto::{UNREACHED, Unreachable};
 
 use crate::stream::reorder_buffer::Assignment;
 use crate::stream::shared::StreamState;
@@ -48,7 +48,10 @@ impl FetchAttempt {
             Ok(()) => Ok(()),
             Err(FetchError::Split(error)) => Err(error),
             Err(FetchError::Unwanted) => return NextAction::Stop,
-            Err(FetchError::Worker(error)) => return self.worker_failed(state, &error),
+            Err(FetchError::Worker(error)) => {
+                let error = with_unreached(error, &self.assignment.address);
+                return self.worker_failed(state, &error);
+            }
             Err(FetchError::WithoutFile(error)) => {
                 let received = state.buffer.num_received(self.assignment.split);
                 match state.without_file.add(state.buffer.head(), &self.assignment, received, &error) {
@@ -90,6 +93,15 @@ impl FetchAttempt {
         let (epoch, ordinal, error) = (split.epoch, split.ordinal, error.to_json());
         state.outgoing.unreachable.push(Unreachable { epoch, ordinal, token: *token, error });
         NextAction::Report
+    }
+}
+
+/// Marks the error of a connection as such: without the mark, the dispatcher takes these kinds for those of a file that
+/// the worker cannot read.
+fn with_unreached(error: Error, address: &str) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::PermissionDenied => error.with(UNREACHED, address),
+        _ => error,
     }
 }
 
