@@ -42,10 +42,10 @@ test: test-rust test-python ## every test
 test-rust: setup
 	cargo test $(CARGO_FLAGS) $(RUST_CRATES) --quiet --no-fail-fast
 
-# Most tests wait for other processes, so two processes more than there are cores run them. Those that measure the machine run alone.
+# Most tests wait for other processes, so one process more than there are cores runs them. Those that measure the machine run alone.
 # They compile each Python file once, also where the environment asks for no compiled files, as images of containers do.
 unexport PYTHONDONTWRITEBYTECODE
-TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 + os.cpu_count()))')
+TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + os.cpu_count()))')
 test-python: build
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m "not alone"
 	$(BIN)/python -m pytest -q -m alone
