@@ -94,6 +94,8 @@ class Distributed:
             known = {}
             if not name.startswith("_") and hasattr(DatasetIterator, name):
                 known[name] = f"its iterator has: it = iter(ds.distribute(...)); it.{name}"
+            if name in ("to_torch", "to_jax", "to_tf"):
+                known[name] = f"a data set has: ds.{name}(service=service, job=...) takes the arguments of distribute"
             raise habits.missing("a job", name, known, habits.public_names(self, name))
 
     def __repr__(self) -> str:
