@@ -1,6 +1,6 @@
 //! A job, with all figures that the dispatcher lists.
 
-use forebay_proto::{AvoidedWorker, JobStatus, ScaleDecision, Worked, WorkerCaching};
+use forebay_proto::{JobStatus, ScaleDecision, Worked, WorkerCaching};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ pub struct Job<'a> {
     /// The cache of each worker for it.
     pub caching: Vec<Caching<'a>>,
     /// The workers that its consumers avoid now because they could not fetch from them.
-    pub avoided: Vec<Avoided<'a>>,
+    pub avoided: Vec<AvoidedWorker<'a>>,
     /// The work of workers for it, by kind, and its cost.
     pub worked: Vec<WorkerCost<'a>>,
     /// The costs of its ops, in the order in which they run; empty unless the call requested the job by its name.
@@ -48,7 +48,7 @@ pub struct Job<'a> {
 
 /// A worker that a consumer avoids because it could not fetch splits from it.
 #[derive(Debug, Clone, Serialize)]
-pub struct Avoided<'a> {
+pub struct AvoidedWorker<'a> {
     /// The consumer's index.
     pub consumer: u32,
     /// The worker's id.
@@ -120,15 +120,15 @@ impl<'a> Job<'a> {
             cut: &job.cut,
             decisions: job.decisions.iter().map(Decision::of).collect(),
             caching: job.caching.iter().map(Caching::of).collect(),
-            avoided: job.avoided.iter().map(Avoided::of).collect(),
+            avoided: job.avoided.iter().map(AvoidedWorker::of).collect(),
             worked: job.worked.iter().map(WorkerCost::of).collect(),
             ops: Op::all(&job.ops),
         }
     }
 }
 
-impl<'a> Avoided<'a> {
-    fn of(of: &'a AvoidedWorker) -> Self {
+impl<'a> AvoidedWorker<'a> {
+    fn of(of: &'a forebay_proto::AvoidedWorker) -> Self {
         Self { consumer: of.consumer, worker: &of.worker, address: &of.address, cause: &of.cause }
     }
 }

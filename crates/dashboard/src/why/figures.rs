@@ -1,5 +1,7 @@
 //! The figures behind the sentence.
 
+use std::collections::BTreeSet;
+
 use forebay_proto::{AvoidedWorker, JobStatus, WorkerStatus};
 use serde_json::Value;
 
@@ -26,8 +28,8 @@ pub struct Figures {
     pub hold: Option<Hold>,
     /// The costliest op.
     pub op: Option<TopOp>,
-    /// The causes for which consumers avoid workers now; each names its worker or file.
-    pub avoided: Vec<String>,
+    /// The causes for which consumers avoid workers now; each names its worker.
+    pub avoided: BTreeSet<String>,
 }
 
 /// How many workers a job needs.
@@ -108,12 +110,8 @@ impl Figures {
 
 /// Returns why a consumer avoids a worker, in words.
 fn avoided(of: &AvoidedWorker) -> String {
-    let AvoidedWorker { consumer, address, cause, .. } = of;
-    if cause.contains(address) {
-        format!("consumer {consumer}: {cause}")
-    } else {
-        format!("consumer {consumer}: the worker at {address} failed: {cause}")
-    }
+    let AvoidedWorker { address, cause, .. } = of;
+    if cause.contains(address) { cause.clone() } else { format!("the worker at {address} failed: {cause}") }
 }
 
 impl Figures {

@@ -6,6 +6,8 @@ use super::{Bound, Figures, Hold, Need, Verdict};
 const WAITED_MAX: f64 = 0.05;
 /// With reports of fewer seconds, the bottleneck is unknown.
 const SECONDS_MIN: f64 = 2.0;
+/// The most avoided workers in a sentence.
+const AVOIDED_NAMED_MAX: usize = 3;
 /// A time of at least this many seconds is called a minute.
 const MINUTE: f64 = 50.0;
 
@@ -24,9 +26,9 @@ pub fn judge(of: &Figures) -> Verdict {
             Some(waited) => (Bound::Training, training(of, waited)),
         },
     };
-    let sentence = match (&of.avoided[..], bound) {
-        ([], _) | (_, Bound::Nothing) => sentence,
-        (avoided, _) => format!("{sentence} Some workers are not used: {}.", avoided.join("; ")),
+    let sentence = match bound {
+        Bound::Nothing => sentence,
+        _ => sentence + &avoided(of),
     };
     let is_known = matches!(bound, Bound::Data | Bound::Training);
     let workers_more = match (is_known, of.hold, more(of)) {
@@ -35,6 +37,16 @@ pub fn judge(of: &Figures) -> Verdict {
         (true, _, more) => more,
     };
     Verdict { bound, sentence, op: of.op.as_ref().map(|op| op.name.clone()), workers_more }
+}
+
+/// Returns which workers the consumers avoid, and why, in words; empty if they avoid none.
+fn avoided(of: &Figures) -> String {
+    let named: Vec<_> = of.avoided.iter().take(AVOIDED_NAMED_MAX).map(String::as_str).collect();
+    match (named.is_empty(), of.avoided.len() - named.len()) {
+        (true, _) => String::new(),
+        (false, 0) => format!(" Some workers are not used: {}.", named.join("; ")),
+        (false, more) => format!(" Some workers are not used: {}; and {more} more.", named.join("; ")),
+    }
 }
 
 /// Returns how many more workers are needed; below 0, how many fewer.

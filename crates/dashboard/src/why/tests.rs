@@ -145,16 +145,16 @@ fn each_table_of_figures_has_its_sentence() {
             workers(0, 0.0),
             Bound::Data,
             None,
-            "Data is the bottleneck: training waited 50 % of the last minute. Some workers are not used: consumer 0: the \
-             worker at b:1 cannot be reached: no answer within 2s.",
+            "Data is the bottleneck: training waited 50 % of the last minute. Some workers are not used: the worker \
+             at b:1 cannot be reached: no answer within 2s.",
         ),
         (
             avoids(state("running"), "there is no such file: /data/a"),
             workers(0, 0.0),
             Bound::Data,
             None,
-            "Data is the bottleneck: training waited 50 % of the last minute. Some workers are not used: consumer 0: the \
-             worker at b:1 failed: there is no such file: /data/a.",
+            "Data is the bottleneck: training waited 50 % of the last minute. Some workers are not used: the worker \
+             at b:1 failed: there is no such file: /data/a.",
         ),
         (state("cancelled"), workers(1, 0.0), Bound::Nothing, None, "The job was cancelled."),
         (

@@ -121,6 +121,10 @@ fn show(arguments: &ShowJob) -> Result<()> {
                 of.kind
             ))?;
         }
+        for of in &job.avoided {
+            let text = format!("consumer {} avoids the worker at {}: {}", of.consumer, of.address, of.cause);
+            output::line(&format!("avoided    {}", output::harmless(&text)))?;
+        }
         if job.priority > 0 {
             output::line(&format!("priority   {}", job.priority))?;
         }

@@ -20,7 +20,7 @@ pub(super) fn once(service: &Service, json: bool) -> Result<()> {
     let of_several = seen.jobs.windows(2).any(|two| two[0].tenant != two[1].tenant);
     for alarm in &seen.alarms {
         let (tenant, job) = (alarm.tenant.as_deref().unwrap_or_default(), alarm.job.as_deref());
-        let job = job.map_or_else(String::new, |job| format!("{}: ", named(tenant, job, of_several)));
+        let job = job.map_or_else(String::new, |job| format!("{}: ", job_name(tenant, job, of_several)));
         output::line(&format!("{}: {job}{}", alarm.level, harmless(&alarm.text)))?;
     }
     output::line(&format!("{} workers, {} threads", seen.workers.live, seen.workers.threads))?;
@@ -29,7 +29,7 @@ pub(super) fn once(service: &Service, json: bool) -> Result<()> {
 }
 
 /// Returns the name of a job, behind its tenant if the caller sees jobs of several.
-fn named(tenant: &str, job: &str, of_several: bool) -> String {
+fn job_name(tenant: &str, job: &str, of_several: bool) -> String {
     if of_several {
         format!("{}/{}", cut(tenant, NAME_CHARS_MAX), cut(job, NAME_CHARS_MAX))
     } else {
@@ -40,7 +40,7 @@ fn named(tenant: &str, job: &str, of_several: bool) -> String {
 fn row(job: &Summary<'_>, of_several: bool) -> [String; 7] {
     let workers = job.workers.map_or_else(|| "-".to_owned(), |n| n.to_string());
     [
-        named(job.tenant, job.name, of_several),
+        job_name(job.tenant, job.name, of_several),
         job.state.to_owned(),
         format!("{:.1}", job.recent.batches_per_s),
         percent(job.recent.waited),
