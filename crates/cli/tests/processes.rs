@@ -136,4 +136,9 @@ fn exit_codes_say_what_happened_and_stdout_is_data_alone() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.stdout.is_empty(), code != 0, "{arguments:?}");
     }
+    // An empty variable counts as not set: the command asks a service, and finds none.
+    let unset = ["FOREBAY_TOKEN", "FOREBAY_TOKEN_FILE", "FOREBAY_TLS_CA", "FOREBAY_TLS_CERT"].map(|name| (name, ""));
+    let mut jobs = Command::new(FOREBAY);
+    let jobs = jobs.args(["jobs", "--service", "127.0.0.1:1", "--timeout", "0.1"]).envs(unset).output();
+    assert_eq!(jobs.expect("it starts").status.code(), Some(3));
 }

@@ -157,6 +157,10 @@ def test_the_sentence_names_the_bottleneck(served: Served, until: Callable[..., 
     none = forebay("jobs", "why", SLOW, "--service", served.address, FOREBAY_TOKEN=served.token["vision"])
     assert none.returncode == 4
     assert "there is no job" in none.stderr
+    # An administrator learns which tenant has a job of that name.
+    for what in (["cancel"], ["forget"], ["trace", "--out", os.devnull]):
+        done = forebay("jobs", *what, SLOW, "--service", served.address, FOREBAY_TOKEN=served.token["admin"])
+        assert (done.returncode, "--tenant speech" in done.stderr) == (4, True), done.stderr
 
 
 def test_top_prints_one_look_with_the_tenants_of_the_jobs(served: Served) -> None:
