@@ -27,7 +27,7 @@ pub use messages::key::JobKey;
 pub use messages::sample_stream_key::SampleStreamKey;
 pub use messages::secret::WorkerSecret;
 pub use messages::shm::{Return, is_same_user, receive_arena, send_arena};
-pub use messages::status::{NO_JOB, UNREACHED, to_error, to_json, to_status};
+pub use messages::status::{NO_JOB, UNREACHED, UNREADABLE, in_one_line, to_error, to_json, to_status};
 pub use messages::ticket::Ticket;
 pub use messages::transfer::{
     Block, BlockPart, COMPUTING_EVERY, ConsumerStream, Frame, FrameHead, PARTS_MAX, PREFACE, ROWS_MAX, Request, broken,

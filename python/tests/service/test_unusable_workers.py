@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -84,6 +85,27 @@ def test_workers_that_cannot_see_the_files_leave_the_job_to_the_worker_that_can(
         there, error = stream(iter(ds.distribute(service, job=job)))
         assert error is None
         assert (there, error) == stream(iter(ds))
+
+
+def slow(row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    time.sleep(0.2)
+    return {"m": row["m"]}
+
+
+def test_the_only_worker_that_can_see_the_files_may_be_replaced(moto, empty, bucket, until):
+    ds = numbers(bucket).map(slow, schema={"m": "int64"})
+    with fb.up(workers=0) as service, contextlib.ExitStack() as workers:
+        for store in (empty, empty):
+            workers.enter_context(worker(service, store=store))
+        with worker(service, store=moto):
+            until(lambda: len(service.workers()) == 3)
+            there = iter(ds.distribute(service, job=f"job-{uuid.uuid4()}"))
+            first = next(there)["m"].tolist()
+        until(lambda: len(service.workers()) == 2)
+        workers.enter_context(worker(service, store=moto))
+        rest, error = stream(there)
+    assert error is None
+    assert [first, *rest] == stream(iter(numbers(bucket)))[0]
 
 
 def test_a_file_that_no_worker_can_see_ends_the_stream_behind_the_rows_before_it(moto, empty, bucket, until):

@@ -1,11 +1,10 @@
 //! One assignment while it is fetched: the action after its stream of chunks ended. No I/O.
 
 use forebay_core::{Error, ErrorKind};
-use forebay_proto::{UNREACHED, Unreachable};
+use forebay_proto::{UNREADABLE, Unreachable, in_one_line};
 
 use crate::stream::reorder_buffer::Assignment;
 use crate::stream::shared::StreamState;
-use crate::stream::without_file::Others;
 
 /// Why a stream of chunks ended before its split was complete.
 #[derive(Debug)]
@@ -15,7 +14,7 @@ pub(crate) enum FetchError {
     /// The worker or the connection failed: another worker may succeed.
     Worker(Error),
     /// The worker cannot read a file of the split: another worker may be able to.
-    WithoutFile(Error),
+    Unreadable(Error),
     /// The assignment is no longer wanted.
     Unwanted,
 }
@@ -48,18 +47,15 @@ impl FetchAttempt {
             Ok(()) => Ok(()),
             Err(FetchError::Split(error)) => Err(error),
             Err(FetchError::Unwanted) => return NextAction::Stop,
-            Err(FetchError::Worker(error)) => {
-                let error = with_unreached(error, &self.assignment.address);
-                return self.worker_failed(state, &error);
-            }
-            Err(FetchError::WithoutFile(error)) => {
+            Err(FetchError::Worker(error)) => return self.worker_failed(state, &error),
+            Err(FetchError::Unreadable(error)) => {
                 let received = state.buffer.num_received(self.assignment.split);
-                match state.without_file.add(state.buffer.head(), &self.assignment, received, &error) {
-                    Others::MayReadIt => {
+                match state.unreadable.add(state.buffer.head(), &self.assignment, received, &error) {
+                    Some(error) => Err(error),
+                    None => {
                         self.may_reopen = false;
-                        return self.worker_failed(state, &error);
+                        return self.worker_failed(state, &error.with(UNREADABLE, &self.assignment.address));
                     }
-                    Others::AreTried(error) => Err(error),
                 }
             }
         };
@@ -87,7 +83,7 @@ impl FetchAttempt {
             return NextAction::Stop;
         }
         let unavailable = |address| Error::unavailable(format!("the worker at {address} does not hold the split"));
-        state.last_failure = Some(in_words(error));
+        state.last_failure = Some(in_one_line(error));
         // The user may see this error, if no further attempt follows. A ticket is of no use to the user.
         let error = if error.get("ticket").is_some() { unavailable(address) } else { error.clone() };
         let (epoch, ordinal, error) = (split.epoch, split.ordinal, error.to_json());
@@ -96,28 +92,13 @@ impl FetchAttempt {
     }
 }
 
-/// Marks the error of a connection as such: without the mark, the dispatcher takes these kinds for those of a file that
-/// the worker cannot read.
-fn with_unreached(error: Error, address: &str) -> Error {
-    match error.kind() {
-        ErrorKind::NotFound | ErrorKind::PermissionDenied => error.with(UNREACHED, address),
-        _ => error,
-    }
-}
-
-/// Returns an error with its cause in one line.
-fn in_words(error: &Error) -> String {
-    let detail = error.get("cause").or(error.get("file")).map_or_else(String::new, |detail| format!(": {detail}"));
-    format!("{}{detail}", error.message())
-}
-
 /// Classifies an error that a worker sent. It is the worker's error if the lease is gone (context `ticket`), or if
 /// something did not answer the worker. A file may be missing on one machine alone. All other errors are the split's.
 pub(crate) fn classify(error: Error) -> FetchError {
     let of_worker = error.get("ticket").is_some() || matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Closed);
     match error.kind() {
         _ if of_worker => FetchError::Worker(error),
-        ErrorKind::NotFound | ErrorKind::PermissionDenied => FetchError::WithoutFile(error),
+        ErrorKind::NotFound | ErrorKind::PermissionDenied => FetchError::Unreadable(error),
         _ => FetchError::Split(error),
     }
 }

@@ -8,7 +8,7 @@
 //! pending_steps    PendingSteps: merged steps that not all consumers are known to have, if epochs end together
 //! step_sync        StepSync: the step counts that a consumer and the dispatcher exchange for that
 //! shared           StreamShared: the state behind one lock, and its wake-ups
-//! without_file     WithoutFile: the workers that cannot read a file of a split
+//! unreadable       UnreadableSplits: the splits with a file that some workers cannot read
 //! meter            Meter: how a consumer spends its time
 //! liveness         LivenessCheck: whether a delivery can still come
 //! ```
@@ -21,5 +21,5 @@ pub(crate) mod reorder_buffer;
 pub(crate) mod service_stream;
 pub(crate) mod shared;
 pub(crate) mod step_sync;
+pub(crate) mod unreadable;
 mod waiting;
-pub(crate) mod without_file;

@@ -19,7 +19,7 @@ use crate::session::skip_reports::SkipReports;
 use crate::stream::meter::Meter;
 use crate::stream::reorder_buffer::{Assignment, Head, ReorderBuffer, SplitKey};
 use crate::stream::step_sync::StepSync;
-use crate::stream::without_file::WithoutFile;
+use crate::stream::unreadable::UnreadableSplits;
 
 /// Messages that wait to be sent to the dispatcher.
 #[derive(Debug, Default)]
@@ -47,8 +47,8 @@ pub(crate) enum SessionState {
 pub(crate) struct StreamState {
     pub(crate) buffer: ReorderBuffer,
     pub(crate) outgoing: Outgoing,
-    /// The workers that cannot read a file of a split.
-    pub(crate) without_file: WithoutFile,
+    /// The splits with a file that some workers cannot read.
+    pub(crate) unreadable: UnreadableSplits,
     /// Why the last fetch from a worker failed, if no chunk was given out since.
     pub(crate) last_failure: Option<String>,
     /// The last `ack` and `finish` that were sent. The dispatcher may not have received them.
@@ -76,7 +76,7 @@ impl StreamState {
         Self {
             buffer,
             outgoing,
-            without_file: WithoutFile::default(),
+            unreadable: UnreadableSplits::default(),
             last_failure: None,
             last_sent: (None, false),
             skip_reports,
@@ -149,7 +149,7 @@ impl StreamState {
         self.outgoing.ack = self.outgoing.ack.or(ack);
         self.outgoing.finish |= finish;
         self.outgoing.unreachable.clear();
-        self.without_file.clear();
+        self.unreadable.clear();
         self.skip_reports.restart();
         self.steps.iter_mut().for_each(StepSync::restart);
     }

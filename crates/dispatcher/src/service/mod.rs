@@ -159,7 +159,7 @@ impl Dispatcher for Service {
         let job = name.clone();
         match leading.actor.cancel(tenant.clone(), name).await {
             Err(error) if was_opened && error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(refuse(elsewhere(&leading, &principal, &tenant, &job, error).await)),
+            Err(error) => return Err(refuse(with_other_tenants(&leading, &principal, &tenant, &job, error).await)),
             Ok(()) => {}
         }
         Ok(Response::new(CancelJobResponse {}))
@@ -171,7 +171,7 @@ impl Dispatcher for Service {
         let tenant = whose_job(&principal, &name, tenant)?;
         let (leading, job) = (self.leading()?, name.clone());
         if let Err(error) = leading.actor.forget(tenant.clone(), name).await {
-            return Err(refuse(elsewhere(&leading, &principal, &tenant, &job, error).await));
+            return Err(refuse(with_other_tenants(&leading, &principal, &tenant, &job, error).await));
         }
         Ok(Response::new(ForgetJobResponse {}))
     }
@@ -182,7 +182,7 @@ impl Dispatcher for Service {
         let tenant = whose_job(&principal, &request.name, request.tenant.clone())?;
         match self.traces.request(tenant.clone(), &request) {
             Ok(parts) => Ok(Response::new(Box::pin(parts))),
-            Err(error) => Err(refuse(elsewhere(&leading, &principal, &tenant, &request.name, error).await)),
+            Err(error) => Err(refuse(with_other_tenants(&leading, &principal, &tenant, &request.name, error).await)),
         }
     }
 
@@ -248,7 +248,7 @@ fn whose_job(principal: &Principal, name: &str, tenant: String) -> Result<Arc<st
 }
 
 /// Adds to the error that a tenant has no such job, for an administrator, which other tenants have one.
-async fn elsewhere(leading: &Leading, principal: &Principal, tenant: &str, job: &str, error: Error) -> Error {
+async fn with_other_tenants(leading: &Leading, principal: &Principal, tenant: &str, job: &str, error: Error) -> Error {
     if error.kind() != ErrorKind::NotFound || principal.sees().is_some() || job.is_empty() {
         return error;
     }

@@ -14,6 +14,9 @@ use crate::net::tls::carried;
 /// The error key of a failure to reach a worker. A consumer that reports it gets splits of other workers.
 pub const UNREACHED: &str = "unreached";
 
+/// The error key of a file that a worker cannot read. A consumer that reports it gets the split from another worker.
+pub const UNREADABLE: &str = "unreadable";
+
 /// The error key of a call with the number of a job that the dispatcher does not have.
 pub const NO_JOB: &str = "unknown";
 
@@ -21,6 +24,12 @@ pub const NO_JOB: &str = "unknown";
 const DETAILS_BYTES_MAX: usize = 256 << 10;
 /// The most bytes of a status's message, which is for tools that do not read the details.
 const MESSAGE_BYTES_MAX: usize = 1 << 10;
+
+/// Returns an error with its cause, or its file, in one line.
+pub fn in_one_line(error: &Error) -> String {
+    let detail = error.get("cause").or(error.get("file")).map_or_else(String::new, |detail| format!(": {detail}"));
+    format!("{}{detail}", error.message())
+}
 
 /// Writes an error for the wire.
 pub fn to_status(error: &Error) -> Status {

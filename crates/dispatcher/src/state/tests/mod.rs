@@ -21,7 +21,7 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, Ticks, WorkerId};
 use forebay_plan::BitVersions;
 use forebay_proto::{
-    ConsumerHeartbeat, JobKey, JobOps, LostSample, OpSpent, OpStatus, Spent, UNREACHED, WorkerHeartbeat,
+    ConsumerHeartbeat, JobKey, JobOps, LostSample, OpSpent, OpStatus, Spent, UNREACHED, UNREADABLE, WorkerHeartbeat,
     consumer_event, worker_event,
 };
 use proptest::prelude::*;

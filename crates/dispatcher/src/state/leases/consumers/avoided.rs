@@ -9,24 +9,33 @@ use forebay_core::{Ticks, WorkerId};
 /// The longest time for which a consumer avoids a worker after one failure.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The failures of one worker, for one consumer.
+/// The failed fetches of one consumer from one worker.
 #[derive(Debug, Clone)]
-struct Avoided {
+struct FailedFetches {
     times: u32,
     /// When the dispatcher grants from this worker again.
     until: Ticks,
     /// The last failure, in words.
     cause: Arc<str>,
+    /// Whether the worker could not read a file at the last failure.
+    is_unreadable: bool,
 }
 
 /// The workers that one consumer avoids. At most as many as there are workers.
 #[derive(Debug, Clone, Default)]
-pub(in crate::state::leases) struct AvoidedWorkers(BTreeMap<WorkerId, Avoided>);
+pub(in crate::state::leases) struct AvoidedWorkers(BTreeMap<WorkerId, FailedFetches>);
 
 impl AvoidedWorkers {
     /// Notes that the consumer could not fetch from a worker. It gets no splits from this worker for the time `first`,
     /// and for twice as long each further time.
-    pub(in crate::state::leases) fn add(&mut self, now: Ticks, worker: WorkerId, first: Duration, cause: &str) {
+    pub(in crate::state::leases) fn add(
+        &mut self,
+        now: Ticks,
+        worker: WorkerId,
+        first: Duration,
+        cause: &str,
+        is_unreadable: bool,
+    ) {
         let (times, until) = self.0.get(&worker).map_or((0, now), |was| (was.times, was.until));
         // The consumer reports the splits of a broken connection one by one: they count as one failure.
         if now < until {
@@ -34,7 +43,8 @@ impl AvoidedWorkers {
         }
         let times = if now - until < PAUSE_MAX { times } else { 0 };
         let pause = first.saturating_mul(1 << times.min(16)).min(PAUSE_MAX);
-        self.0.insert(worker, Avoided { times: times + 1, until: now + pause, cause: cause.into() });
+        self.0
+            .insert(worker, FailedFetches { times: times + 1, until: now + pause, cause: cause.into(), is_unreadable });
     }
 
     /// Returns whether the consumer avoids a worker now.
@@ -47,7 +57,12 @@ impl AvoidedWorkers {
         self.0.iter().filter(move |(_, avoided)| now < avoided.until).map(|(id, avoided)| (*id, &avoided.cause))
     }
 
-    /// Forgets a worker that is gone. Worker ids are not used again.
+    /// Returns whether a worker could not read a file when the consumer fetched from it last.
+    pub(in crate::state::leases) fn could_not_read(&self, worker: WorkerId) -> bool {
+        self.0.get(&worker).is_some_and(|failed| failed.is_unreadable)
+    }
+
+    /// Forgets a worker that is gone.
     pub(in crate::state::leases) fn forget(&mut self, worker: WorkerId) {
         self.0.remove(&worker);
     }

@@ -75,6 +75,8 @@ pub(in crate::state::leases) struct Consumer {
     cursor: Position,
     pub(in crate::state::leases) trouble: BTreeMap<Position, Trouble>,
     pub(in crate::state::leases) avoided: AvoidedWorkers,
+    /// When the last worker was lost that computed for its job, and that could read the files as far as is known.
+    pub(in crate::state::leases) worker_lost: Option<Ticks>,
     /// Samples that the consumer left out, and their errors.
     skipped: BTreeMap<SkippedSample, Arc<str>>,
     pub(in crate::state::leases) attached: Option<ConsumerSession>,
@@ -94,10 +96,19 @@ impl Consumer {
             cursor: frontier,
             trouble: BTreeMap::new(),
             avoided: AvoidedWorkers::default(),
+            worker_lost: None,
             skipped: BTreeMap::new(),
             attached: None,
             gone: now,
         }
+    }
+
+    /// Notes that a worker is gone. Worker ids are not used again.
+    pub(in crate::state::leases) fn lose_worker(&mut self, now: Ticks, worker: WorkerId, computed: bool) {
+        if computed && !self.avoided.could_not_read(worker) {
+            self.worker_lost = Some(now);
+        }
+        self.avoided.forget(worker);
     }
 
     pub(in crate::state::leases) fn frontier(&self) -> Position {

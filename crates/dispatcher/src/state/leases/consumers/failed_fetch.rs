@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Ticks};
-use forebay_proto::UNREACHED;
+use forebay_proto::{UNREACHED, UNREADABLE, in_one_line};
 
-use crate::records::Position;
+use crate::records::{Position, SplitKey};
 use crate::state::effect::Effect;
 use crate::state::input::SessionId;
+use crate::state::leases::consumers::consumer::Holder;
 use crate::state::leases::grants::trouble::Death;
 use crate::state::leases::machine::Leases;
 
@@ -26,16 +27,16 @@ enum FetchFailure {
     /// Nothing answered. That may pass, and so may a dispatcher's restart.
     Unreached,
     /// The worker cannot read a file of the split. Another worker may be able to.
-    WithoutFile,
+    Unreadable,
     /// The worker refused the fetch. That does not pass.
     Refused,
 }
 
 impl FetchFailure {
     fn of(error: &Error) -> Self {
-        match (error.kind(), error.get(UNREACHED)) {
-            (ErrorKind::Unavailable, Some(_)) => Self::Unreached,
-            (ErrorKind::NotFound | ErrorKind::PermissionDenied, None) => Self::WithoutFile,
+        match error.kind() {
+            _ if error.get(UNREADABLE).is_some() => Self::Unreadable,
+            ErrorKind::Unavailable if error.get(UNREACHED).is_some() => Self::Unreached,
             _ => Self::Refused,
         }
     }
@@ -60,24 +61,17 @@ impl Leases {
             return self.send_assignments((key, position), out);
         };
         let failure = FetchFailure::of(error);
-        if failure != FetchFailure::WithoutFile
-            && let Some(worker) = self.workers.get_mut(&holder.worker)
-        {
-            let suspected = worker.fail(now, holder.token, (key, position), lease) && !worker.leaving;
-            let death = Death { worker: holder.worker, address: worker.address.clone(), at: now };
-            if suspected {
-                self.accuse((key, position), death);
-            }
+        if failure != FetchFailure::Unreadable {
+            self.suspect(now, (key, position), holder);
         }
         let Some(consumer) = self.consumer_mut(key) else { return };
         if failure != FetchFailure::Refused {
-            consumer.avoided.add(now, holder.worker, lease, &cause(error));
+            let cause: String = in_one_line(error).chars().take(CAUSE_CHARS_MAX).collect();
+            consumer.avoided.add(now, holder.worker, lease, &cause, failure == FetchFailure::Unreadable);
         }
-        let is_backed_up = consumer.backups().contains_key(&position);
-        if failure == FetchFailure::WithoutFile {
-            consumer.trouble.entry(position).or_default().without_files.insert(holder.worker);
-        }
-        if is_backed_up {
+        let is_repeated = failure == FetchFailure::Unreadable
+            && !consumer.trouble.entry(position).or_default().unreadable_at.insert(holder.worker);
+        if consumer.backups().contains_key(&position) {
             // The other worker holds the split, too.
             self.drop_lease((key, position), token, out);
             return self.revoke_from_worker(holder, out);
@@ -89,8 +83,8 @@ impl Leases {
         let failures = trouble.failures;
         let is_hopeless = match failure {
             FetchFailure::Unreached => now - *trouble.unreached.get_or_insert(now) >= UNREACHED_FOR,
-            // The consumer counts: the error of the last worker ends its stream at the split's place in the order.
-            FetchFailure::WithoutFile => false,
+            // A consumer ends its stream itself at the second failure of one worker, behind the rows before the split.
+            FetchFailure::Unreadable => is_repeated,
             FetchFailure::Refused => {
                 trouble.refusals += 1;
                 trouble.refusals >= REFUSALS_MAX
@@ -103,10 +97,15 @@ impl Leases {
             self.end_consumer(now, key, error, out);
         }
     }
-}
 
-/// Returns the cause of a failed fetch in one line.
-fn cause(error: &Error) -> String {
-    let detail = error.get("cause").or(error.get("file")).map_or_else(String::new, |detail| format!(": {detail}"));
-    format!("{}{detail}", error.message()).chars().take(CAUSE_CHARS_MAX).collect()
+    /// Suspects a split of having ended its worker: a consumer often notices a death before the dispatcher.
+    fn suspect(&mut self, now: Ticks, key: SplitKey, holder: Holder) {
+        let lease = self.timing.lease;
+        let Some(worker) = self.workers.get_mut(&holder.worker) else { return };
+        let is_suspected = worker.fail(now, holder.token, key, lease) && !worker.leaving;
+        let death = Death { worker: holder.worker, address: worker.address.clone(), at: now };
+        if is_suspected {
+            self.accuse(key, death);
+        }
+    }
 }

@@ -37,6 +37,9 @@ const PAUSE: Duration = Duration::from_millis(125);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 
+/// Where the other workers cannot read a split, it waits for so long for the successor of a lost worker.
+const REPLACED_IN: Duration = Duration::from_secs(60);
+
 /// Splits from a consumer's first free one on, of which one may be granted before those in front of it.
 pub(in crate::state) const LOOKAHEAD: u128 = 16;
 
@@ -166,10 +169,10 @@ impl Leases {
             let is_suspect = consumer.trouble.get(&p).is_some_and(Trouble::is_suspect);
             let shy =
                 consumer.trouble.get(&p).is_some_and(|t| !t.deaths.is_empty()) && eligible.has_others(&self.workers);
-            let without_files = consumer.trouble.get(&p).and_then(|t| self.without_files(t, &eligible));
+            let unreadable_at = consumer.trouble.get(&p).and_then(|t| self.unreadable_at(now, consumer, t, &eligible));
             let fits = |id: WorkerId| {
                 Some(id) != avoided
-                    && !without_files.is_some_and(|workers| workers.contains(&id))
+                    && !unreadable_at.is_some_and(|workers| workers.contains(&id))
                     && !(shy && self.is_local(id))
                     && self.may_take(id, is_suspect, reserved)
             };
@@ -209,16 +212,19 @@ impl Leases {
         (now - at < pause).then_some(worker)
     }
 
-    /// Returns the workers that cannot read a file of this split; `None` if no other worker may compute it: then the
-    /// consumer gets the error from one of them.
-    fn without_files<'a>(
+    /// Returns the workers that cannot read a file of this split; `None` if no other worker may compute it, and none was
+    /// lost that may come back: then the consumer gets the error from one of them.
+    fn unreadable_at<'a>(
         &self,
+        now: Ticks,
+        consumer: &Consumer,
         trouble: &'a Trouble,
         eligible: &EligibleWorkers<'_>,
     ) -> Option<&'a BTreeSet<WorkerId>> {
-        let workers = Some(&trouble.without_files).filter(|workers| !workers.is_empty())?;
+        let workers = Some(&trouble.unreadable_at).filter(|workers| !workers.is_empty())?;
         let is_other = |id: &WorkerId, w: &Worker| !workers.contains(id) && w.is_live() && eligible.may_use(*id, w);
-        self.workers.iter().any(|(id, w)| is_other(id, w)).then_some(workers)
+        let may_come_back = consumer.worker_lost.is_some_and(|at| now - at < REPLACED_IN);
+        (may_come_back || self.workers.iter().any(|(id, w)| is_other(id, w))).then_some(workers)
     }
 
     /// Leases a split; a split that is leased already gets a backup lease. Returns whether the worker has room for

@@ -22,7 +22,7 @@ pub(in crate::state::leases) struct Trouble {
     /// The worker where the split failed last, and when.
     pub(in crate::state::leases) avoid: Option<(WorkerId, Ticks)>,
     /// The workers that cannot read a file of the split.
-    pub(in crate::state::leases) without_files: BTreeSet<WorkerId>,
+    pub(in crate::state::leases) unreadable_at: BTreeSet<WorkerId>,
 }
 
 /// A worker that was lost, and when.
@@ -42,7 +42,7 @@ impl Trouble {
 
     /// Returns whether the split failed at a worker: at the last one, or because the worker could not read a file.
     pub(in crate::state::leases) fn failed_at(&self, worker: WorkerId) -> bool {
-        self.avoid.is_some_and(|(id, _)| id == worker) || self.without_files.contains(&worker)
+        self.avoid.is_some_and(|(id, _)| id == worker) || self.unreadable_at.contains(&worker)
     }
 
     /// Returns whether the split may end workers. A single death is taken for an accident.

@@ -187,7 +187,10 @@ impl Leases {
             let silent = (now - worker.heard).as_secs_f64();
             out.push(Effect::End(session, Error::unavailable(format!("this worker was silent for {silent:.1} s"))));
         }
-        self.jobs.values_mut().flat_map(|j| &mut j.consumers).for_each(|c| c.avoided.forget(id));
+        for job in self.jobs.values_mut() {
+            let computed = worker.jobs.contains(&job.record.id);
+            job.consumers.iter_mut().for_each(|consumer| consumer.lose_worker(now, id, computed));
+        }
         self.notices.push(Notice::WorkerGone(id));
         let suspects = if worker.leaving { BTreeSet::new() } else { worker.suspects(now, self.timing.lease) };
         for (token, key) in worker.leases {

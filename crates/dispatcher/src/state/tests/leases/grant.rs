@@ -111,12 +111,54 @@ fn a_split_whose_file_a_worker_cannot_read_goes_to_each_other_worker_before_it_c
         let (position, worker, token) = world.state.leases.held(key).0[0];
         tried.push(worker);
         let session = world.consumers[ENDLESS].session.expect("attached");
-        let error = Error::new(ErrorKind::NotFound, "there is no such file").with("file", "/data/a");
+        let error = Error::new(ErrorKind::NotFound, "there is no such file").with(UNREADABLE, "worker-0:1");
+        let is_new = tried.len() <= workers;
         world.input(Input::Unreachable { session, position, token, error });
+        assert_eq!(world.state.leases.is_attached(key), is_new, "the second failure of one worker ends the consumer");
     }
     let first: BTreeSet<_> = tried[..workers].iter().collect();
     assert_eq!(first.len(), workers, "{tried:?}");
-    assert!(world.state.leases.is_attached(key), "the consumer ends its stream itself");
+}
+
+#[test]
+fn a_split_that_the_other_workers_cannot_read_waits_for_the_successor_of_a_lost_worker() {
+    for is_replaced in [true, false] {
+        let mut world = World::new();
+        (0..2).for_each(|i| world.hello(i));
+        world.attach(ENDLESS, 0, 1);
+        let key = world.consumers[ENDLESS].key;
+        let held = |world: &World| world.state.leases.held(key).0.first().copied();
+        let want = |world: &mut World| {
+            for session in world.workers.iter().filter_map(|w| w.session).collect::<Vec<_>>() {
+                world.input(Input::Want { session, splits: 4 });
+            }
+            world.pass(Duration::from_millis(50), None);
+        };
+        want(&mut world);
+        let (position, able, token) = held(&world).expect("granted");
+        // The consumer notices the death first.
+        let session = world.consumers[ENDLESS].session.expect("attached");
+        let error = Error::unavailable("reset").with(UNREACHED, "worker-0:1");
+        world.input(Input::Unreachable { session, position, token, error });
+        let session = world.workers[able.0 as usize - 1].session.take().expect("open");
+        world.input(Input::WorkerGone { session });
+        want(&mut world);
+        let (position, blind, token) = held(&world).expect("granted");
+        let session = world.consumers[ENDLESS].session.expect("attached");
+        let error = Error::new(ErrorKind::NotFound, "there is no such file").with(UNREADABLE, "worker-0:1");
+        world.input(Input::Unreachable { session, position, token, error });
+        world.pass(Duration::from_secs(30), None);
+        want(&mut world);
+        assert_eq!(held(&world), None, "it waits");
+        if is_replaced {
+            world.hello(2);
+        } else {
+            world.pass(Duration::from_secs(31), None);
+        }
+        want(&mut world);
+        let (_, next, _) = held(&world).expect("granted");
+        assert_eq!(next, if is_replaced { WorkerId(3) } else { blind });
+    }
 }
 
 #[test]
