@@ -13,6 +13,7 @@ mod modes;
 mod panics;
 pub mod rng;
 mod trace;
+mod waiting;
 
 pub use clock::{Clock, Stopwatch, SystemClock, Ticks};
 pub use error::{Error, ErrorKind, Fault, Result};
@@ -20,6 +21,7 @@ pub use ids::{ConsumerIndex, DatasetId, Epoch, FencingToken, Ordinal, SampleId, 
 pub use modes::Modes;
 pub use panics::expect_panics;
 pub use trace::{ChunkPlace, Keep, Recorded, SPANS_MAX, Span, Tracer, Track, short, to_chrome_json, tracer};
+pub use waiting::{Waiting, WaitsFor, set_waiting, waiting};
 
 /// The version that every process announces; two processes speak only when it is the same.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

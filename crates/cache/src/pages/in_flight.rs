@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
-use forebay_core::Error;
+use forebay_core::{Error, WaitsFor, waiting};
 
 use crate::lock::{lock, wait_for};
 
@@ -38,6 +38,7 @@ impl InFlight {
 
     /// Waits for the outcome; returns `None` when there is none by `until`.
     pub(super) fn wait(&self, until: Instant) -> Option<Outcome> {
-        wait_for(&self.outcome, &self.changed, until)
+        let outcome = lock(&self.outcome).clone();
+        outcome.or_else(|| waiting(WaitsFor::Store, || wait_for(&self.outcome, &self.changed, until)))
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arrow_array::ArrayRef;
 use forebay_cache::{Computed, Look, PrefixKey};
-use forebay_core::{Epoch, Error, Result, SampleId, Seed, Stopwatch};
+use forebay_core::{Epoch, Error, Result, SampleId, Seed, Stopwatch, WaitsFor, waiting};
 use forebay_data::{Chunk, Loss, Memory, RowId, Schema};
 use forebay_io::Place;
 use forebay_plan::{EpochPlan, OnError, OpCounters, Stages, describe};
@@ -23,7 +23,7 @@ use crate::ops::compiled_op::CompiledOp;
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{MeterInput, OpMeter, OpSlot, READ};
 use crate::skip::isolation::Isolation;
-use crate::threads::preemption::{aside, own_nanos};
+use crate::threads::preemption::own_nanos;
 
 /// How long a morsel waits in total for rows that others compute, before it computes them itself.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -212,7 +212,7 @@ impl Prefix {
                 break;
             }
             // The thread that computes them may wait for its turn, and this thread could have it.
-            let late = aside(|| pending.wait(WAIT_MAX, &self.memory));
+            let late = waiting(WaitsFor::Thread, || pending.wait(WAIT_MAX, &self.memory));
             found.merge(late.found);
             claim = late.claim;
         }

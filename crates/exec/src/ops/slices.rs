@@ -152,10 +152,6 @@ mod tests {
         fn between_rows(&self) {
             self.turns.set(self.turns.get() + 1);
         }
-
-        fn aside(&self, wait: &mut dyn FnMut()) {
-            wait();
-        }
     }
 
     const MS: u64 = 1_000_000;

@@ -18,9 +18,6 @@ pub trait Preemption {
 
     /// Waits while it is the turn of another job.
     fn between_rows(&self);
-
-    /// Runs `wait`, during which this thread does not compute, and another one may compute in its place.
-    fn aside(&self, wait: &mut dyn FnMut());
 }
 
 thread_local! {
@@ -43,18 +40,6 @@ pub(crate) fn preemption() -> Option<Rc<dyn Preemption>> {
 pub(crate) fn between_rows() {
     if let Some(preemption) = preemption() {
         preemption.between_rows();
-    }
-}
-
-/// Runs `wait`, during which this thread does not compute.
-pub(crate) fn aside<T>(wait: impl FnOnce() -> T) -> T {
-    let Some(preemption) = preemption() else { return wait() };
-    let (mut wait, mut done) = (Some(wait), None);
-    preemption.aside(&mut || done = wait.take().map(|wait| wait()));
-    match (done, wait) {
-        (Some(done), _) => done,
-        (None, Some(wait)) => wait(),
-        (None, None) => unreachable!("`wait` was taken, so it has run"),
     }
 }
 

@@ -9,7 +9,20 @@ use forebay_core::Result;
 use forebay_data::Field;
 
 use crate::index::table::Table;
-use crate::store::Object;
+use crate::store::{Ahead, Object};
+
+/// The part of a group that is decoded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// The columns.
+    pub(crate) fields: &'a [Field],
+    /// The most rows of a batch.
+    pub(crate) rows: usize,
+    /// One bit for each row of the group: of a format that reads column by column, only the rows whose bit is set.
+    pub(crate) kept: Option<&'a BooleanBuffer>,
+    /// The bytes that [`Grouped::request`] has requested.
+    pub(crate) ahead: Option<&'a Ahead>,
+}
 
 /// A file whose rows are decoded group by group.
 pub(crate) trait Grouped: Sized + Send + Sync {
@@ -30,16 +43,12 @@ pub(crate) trait Grouped: Sized + Send + Sync {
     /// Returns the columns of the file, as its writer declared them.
     fn schema(&self) -> &Schema;
 
-    /// Decodes columns of a group, in batches of at most `rows` rows. An error ends them. With `kept`, which has one bit
-    /// for each row, of a format that reads column by column only the rows whose bit is set.
+    /// Requests the bytes of columns that threads decode one by one; `None` if they are here, or are read together.
+    fn request(&self, group: usize, fields: &[Field]) -> Option<Ahead>;
+
+    /// Decodes a part of a group, in batches. An error ends them.
     ///
     /// # Errors
     /// Data when the group cannot be read; Exhausted when it states a size above the memory limit.
-    fn batches(
-        &self,
-        group: usize,
-        wanted: &[Field],
-        rows: usize,
-        kept: Option<&BooleanBuffer>,
-    ) -> Result<Self::Batches>;
+    fn batches(&self, group: usize, wanted: Wanted<'_>) -> Result<Self::Batches>;
 }

@@ -1,12 +1,14 @@
 //! Access to bytes: local files, or an object store. The interface is [`Object`] and the three functions beside it.
 //!
 //! - `local`, `share`: local files, and shared file systems; `remote/`: object stores; `find/`: patterns, folders
-//! - `object`: an open file of either; `forward`, `decoded/`: its content from front to back, uncompressed
+//! - `object`: an open file of either; `ahead`: ranges that are requested together; `forward`, `decoded/`: its content
+//!   from front to back, uncompressed
 //! - `bucket`, `target`: folders that Forebay writes; `near`: the interface of a cache of remote files
 //!
 //! Invariant: an [`Object`] is the pinned file, or reading it is an error: requests for a remote one compare its etag,
 //! and a local one is checked again after its bytes are read, before they are returned.
 
+mod ahead;
 mod bucket;
 pub(crate) mod decoded;
 pub(crate) mod find;
@@ -20,6 +22,7 @@ mod share;
 mod target;
 mod uri;
 
+pub(crate) use ahead::Ahead;
 pub use bucket::{Bucket, Entry, Wanted};
 pub(crate) use find::braces::expand;
 pub(crate) use find::matching::only_name;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, WaitsFor, waiting};
 
 use super::near::{Arriving, Done, Fetch, NearFile, ReadThrough, RemoteFile};
 use super::pinned::Stat;
@@ -142,7 +142,9 @@ impl Object {
                 remote.fetch(offset..offset + len as u64, Box::new(move |bytes| drop(send.send(bytes))));
                 let dropped = || Err(Error::internal("a read was dropped"));
                 Some(Pending(Box::new(move |to| {
-                    let bytes = receive.recv().unwrap_or_else(|_| dropped())?;
+                    let bytes = receive.try_recv().unwrap_or_else(|_| {
+                        waiting(WaitsFor::Store, || receive.recv()).unwrap_or_else(|_| dropped())
+                    })?;
                     put(&bytes, to)
                 })))
             }

@@ -6,7 +6,7 @@
 //! They are threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at
 //! once as the worker was configured with. A thread that waits (for a slow consumer, or before it retries a storage)
 //! lets another compute meanwhile, and so does one that hangs (see `watchdog`). Bounds: the configured threads, and
-//! [`SPARE_THREADS_MAX`] that wait or hang.
+//! [`SPARE_THREADS_MAX`] that wait or hang; of these, [`STORE_WAITS_MAX`] wait for the answer of a store.
 
 #![expect(clippy::disallowed_methods, reason = "the threads that compute, and the one that watches them")]
 
@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use forebay_core::{ConsumerIndex, Ordinal};
-use forebay_exec::{RowPool, STACK_BYTES, Scratch, ThreadCpuTime, set_preemption};
+use forebay_core::{ConsumerIndex, Ordinal, WaitsFor, set_waiting};
+use forebay_exec::{RowPool, STACK_BYTES, Scratch, ThreadCpuTime, add_waited, set_preemption};
 use forebay_plan::Morsel;
 
 use crate::compute::fair_queue::{Charge, Eligibility, FairQueue, Flow};
@@ -32,6 +32,8 @@ use crate::splits::split_buffer::SplitBuffer;
 
 /// Threads in addition to computing threads, for threads that wait or hang.
 const SPARE_THREADS_MAX: usize = 256;
+/// The most threads that wait for a store while others compute in their place.
+const STORE_WAITS_MAX: usize = 8;
 /// How often the pool looks for threads that hang.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -50,6 +52,8 @@ struct State {
     threads: usize,
     /// Threads that may compute at once.
     threads_max: usize,
+    /// Threads that wait for a store while others compute in their place.
+    store_waits: usize,
     stop: bool,
 }
 
@@ -158,8 +162,11 @@ impl Schedule for Arc<PoolShared> {
         PoolShared::next_turn(self, turn)
     }
 
-    fn aside(&self, wait: &mut dyn FnMut()) {
-        PoolShared::aside(self, wait);
+    fn wait(&self, waits_for: WaitsFor, wait: &mut dyn FnMut()) {
+        match waits_for {
+            WaitsFor::Thread => self.aside(wait),
+            WaitsFor::Store => self.wait_for_store(wait),
+        }
     }
 }
 
@@ -205,7 +212,9 @@ impl PoolShared {
 
     fn work(self: Arc<Self>) {
         let (mut scratch, processor) = (Scratch::default(), ThreadCpuTime::of_this_thread());
-        set_preemption(Rc::new(ThreadPreemption { schedule: self.clone(), started: Instant::now() }));
+        let preemption = Rc::new(ThreadPreemption { schedule: self.clone(), started: Instant::now() });
+        set_waiting(preemption.clone());
+        set_preemption(preemption);
         while let Some((task, charge, id)) = self.take_task(&processor) {
             CURRENT.set(id);
             let began = Instant::now();
@@ -352,6 +361,26 @@ impl PoolShared {
         let done = wait();
         self.go_on();
         done
+    }
+
+    /// Runs `wait`, for the answer of a store. Another thread computes in this one's place, unless
+    /// [`STORE_WAITS_MAX`] threads wait so. A worker of T threads has up to T + [`STORE_WAITS_MAX`] such waits at once,
+    /// so each costs its job that part of the time of a thread.
+    fn wait_for_store(self: &Arc<Self>, wait: &mut dyn FnMut()) {
+        let began = Instant::now();
+        let mut state = lock(&self.state);
+        let (is_replaced, threads) = (state.store_waits < STORE_WAITS_MAX, state.threads_max);
+        state.store_waits += usize::from(is_replaced);
+        drop(state);
+        if is_replaced {
+            self.aside(wait);
+            lock(&self.state).store_waits -= 1;
+        } else {
+            wait();
+        }
+        let free = began.elapsed().mul_f64(STORE_WAITS_MAX as f64 / (threads + STORE_WAITS_MAX) as f64);
+        add_waited(free.as_nanos() as u64);
+        Turn::with(|turn| turn.since += free);
     }
 
     /// Records that this thread's task has made progress: it does not hang.

@@ -11,6 +11,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
+use forebay_core::{Waiting, WaitsFor};
 use forebay_exec::{Preemption, add_waited};
 
 use crate::compute::fair_queue::{Charge, Flow, Share};
@@ -67,8 +68,8 @@ pub(crate) trait Schedule {
     /// Ends a part of a task, and begins the next one once it is its turn. Returns how long it has waited.
     fn next_turn(&self, turn: &mut Turn) -> Duration;
 
-    /// Runs `wait` while another thread may compute in this one's place.
-    fn aside(&self, wait: &mut dyn FnMut());
+    /// Runs `wait`, during which the thread does not compute.
+    fn wait(&self, waits_for: WaitsFor, wait: &mut dyn FnMut());
 }
 
 /// The turns of one thread of a pool, for the rows of its tasks.
@@ -89,8 +90,10 @@ impl<S: Schedule> Preemption for ThreadPreemption<S> {
         });
         add_waited(waited.unwrap_or_default().as_nanos() as u64);
     }
+}
 
-    fn aside(&self, wait: &mut dyn FnMut()) {
-        self.schedule.aside(wait);
+impl<S: Schedule> Waiting for ThreadPreemption<S> {
+    fn wait(&self, waits_for: WaitsFor, wait: &mut dyn FnMut()) {
+        self.schedule.wait(waits_for, wait);
     }
 }

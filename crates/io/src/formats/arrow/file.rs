@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
-use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{FileDecoder, read_footer_length};
 use arrow_ipc::{Block, MetadataVersion, root_as_footer};
@@ -15,9 +15,9 @@ use forebay_data::Field;
 use super::messages::{Batches, HEAD_BYTES_MAX, check_sizes, corrupt, guarded, message, read, rows_of};
 use super::schema::{Found, found};
 use super::stream::{self, Stream};
-use crate::formats::grouped::Grouped;
+use crate::formats::grouped::{Grouped, Wanted};
 use crate::index::table::Table;
-use crate::store::Object;
+use crate::store::{Ahead, Object};
 
 /// The first bytes of a file that has a footer.
 const MAGIC: &[u8] = b"ARROW1";
@@ -232,7 +232,11 @@ impl Grouped for File {
         &self.head.schema
     }
 
-    fn batches(&self, group: usize, _wanted: &[Field], rows: usize, _kept: Option<&BooleanBuffer>) -> Result<Batches> {
-        Ok(Batches { batch: self.batch(group)?, row: 0, rows: rows.max(1) })
+    fn request(&self, _group: usize, _fields: &[Field]) -> Option<Ahead> {
+        None
+    }
+
+    fn batches(&self, group: usize, wanted: Wanted<'_>) -> Result<Batches> {
+        Ok(Batches { batch: self.batch(group)?, row: 0, rows: wanted.rows.max(1) })
     }
 }

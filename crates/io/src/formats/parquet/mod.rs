@@ -7,7 +7,6 @@ mod statistics;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_buffer::BooleanBuffer;
 use arrow_schema::Schema as ArrowSchema;
 use forebay_core::{Error, Result, expect_panics};
 use forebay_data::Field;
@@ -19,9 +18,9 @@ use parquet::basic::CompressionCodec;
 use parquet::file::metadata::RowGroupMetaData;
 
 use super::arrow;
-use super::grouped::Grouped;
+use super::grouped::{Grouped, Wanted};
 use crate::index::table::Table;
-use crate::store::Object;
+use crate::store::{Ahead, Object};
 use object::Ranges;
 
 /// The supported compression codecs, as writers call them.
@@ -93,30 +92,25 @@ impl File {
         self.footer.metadata().row_groups().iter().map(|g| u64::try_from(g.num_rows()).unwrap_or(0)).collect()
     }
 
-    /// Opens a row group: reads the bytes of the wanted columns, and decodes them, or the `kept` rows of them, on demand.
-    fn group(
-        &self,
-        group: usize,
-        wanted: &[Field],
-        batch_rows: usize,
-        kept: Option<&BooleanBuffer>,
-    ) -> Result<Batches> {
+    /// Opens a row group: reads the bytes of the wanted columns, and decodes them on demand.
+    fn group(&self, group: usize, wanted: Wanted<'_>) -> Result<Batches> {
         let uri = self.object.uri();
-        let leaves = self.leaves(wanted);
+        let leaves = self.leaves(wanted.fields);
         let blame = |e: Error| e.with("file", uri).with("row group", group);
         self.check_sizes(group, &leaves).map_err(blame)?;
         self.check_codecs(group, &leaves).map_err(blame)?;
         let metadata = self.footer.metadata();
         let head = metadata.row_groups().get(group).ok_or_else(|| blame(Error::data("this row group is not there")))?;
         let mask = ProjectionMask::leaves(self.footer.parquet_schema(), leaves.iter().copied());
-        let bytes = guarded(uri, || Ranges::of_group(self.object.clone(), metadata, group, &mask)).map_err(blame)?;
-        let rows = decoded::rows_max(uri, &bytes, head, &leaves).map_err(blame)?.min(batch_rows).max(1);
+        let bytes =
+            guarded(uri, || Ranges::of_group(self.object.clone(), head, &leaves, wanted.ahead)).map_err(blame)?;
+        let rows = decoded::rows_max(uri, &bytes, head, &leaves).map_err(blame)?.min(wanted.rows).max(1);
         let reader = guarded(uri, || {
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.footer.clone())
                 .with_row_groups(vec![group])
                 .with_projection(mask)
                 .with_batch_size(rows);
-            match kept {
+            match wanted.kept {
                 Some(kept) => builder.with_row_selection(RowSelection::from_boolean_buffer(kept.clone())).build(),
                 None => builder.build(),
             }
@@ -171,8 +165,13 @@ impl Grouped for File {
         self.footer.schema()
     }
 
-    fn batches(&self, group: usize, wanted: &[Field], rows: usize, kept: Option<&BooleanBuffer>) -> Result<Batches> {
-        self.group(group, wanted, rows, kept)
+    fn request(&self, group: usize, fields: &[Field]) -> Option<Ahead> {
+        let head = self.footer.metadata().row_groups().get(group)?;
+        Ahead::request(&self.object, object::ranges(head, &self.leaves(fields)))
+    }
+
+    fn batches(&self, group: usize, wanted: Wanted<'_>) -> Result<Batches> {
+        self.group(group, wanted)
     }
 }
 

@@ -1,14 +1,14 @@
 //! Serves a file's bytes to the Parquet decoder, from ranges that were read beforehand in few, large reads.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use parquet::arrow::ProjectionMask;
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 
-use crate::store::Object;
+use crate::store::{Ahead, Object};
 
 /// The bytes at the end of a remote file that are read first, because they likely hold the footer.
 const TAIL: u64 = 64 << 10;
@@ -37,36 +37,39 @@ impl Ranges {
         Ok(Self { object, held })
     }
 
-    /// Reads the bytes of the columns of a row group that `mask` includes, in one request batch.
+    /// Reads the bytes of columns of a row group, which `ahead` may have requested.
     pub(super) fn of_group(
         object: Arc<Object>,
-        footer: &ParquetMetaData,
-        group: usize,
-        mask: &ProjectionMask,
+        group: &RowGroupMetaData,
+        leaves: &[usize],
+        ahead: Option<&Ahead>,
     ) -> Result<Self> {
-        let columns = footer.row_groups().get(group).map_or(&[][..], |g| g.columns());
-        let wanted = columns.iter().enumerate().filter(|(i, _)| mask.leaf_included(*i));
-        let mut ranges = Vec::new();
-        for (_, column) in wanted {
-            let (start, len) = column.byte_range();
-            object.check_range(start, len).map_err(external)?;
-            ranges.push((start, len as usize));
+        let wanted = ranges(group, leaves);
+        for range in &wanted {
+            object.check_range(range.start, range.end.saturating_sub(range.start)).map_err(external)?;
         }
-        let waiting: Vec<_> = ranges.iter().map(|&(start, len)| object.request(start, len)).collect();
-        let mut held = Vec::with_capacity(ranges.len());
-        for ((start, len), pending) in ranges.into_iter().zip(waiting) {
-            let bytes = match pending {
-                Some(pending) => {
-                    let mut bytes = vec![0; len];
-                    pending.fill(&mut bytes).map_err(external)?;
-                    bytes.into()
-                }
-                None => fetch(&object, start, len)?,
+        let own = ahead.is_none().then(|| Ahead::request(&object, wanted.clone())).flatten();
+        let ahead = ahead.or(own.as_ref());
+        let read = |range: Range<u64>| {
+            let bytes = match ahead.and_then(|ahead| ahead.read(&range)) {
+                Some(bytes) => bytes.map_err(external)?,
+                None => fetch(&object, range.start, (range.end - range.start) as usize)?,
             };
-            held.push((start, bytes));
-        }
+            Ok((range.start, bytes))
+        };
+        let held = wanted.into_iter().map(read).collect::<Result<_>>()?;
         Ok(Self { object, held })
     }
+}
+
+/// Returns where the columns of a row group are.
+pub(super) fn ranges(group: &RowGroupMetaData, leaves: &[usize]) -> Vec<Range<u64>> {
+    let columns = leaves.iter().filter_map(|&leaf| group.columns().get(leaf));
+    let range = |column: &ColumnChunkMetaData| {
+        let (start, len) = column.byte_range();
+        start..start.saturating_add(len)
+    };
+    columns.map(range).collect()
 }
 
 fn fetch(object: &Object, start: u64, len: usize) -> Result<Bytes> {

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, WaitsFor, waiting};
 use forebay_data::MemoryBudget;
 
 use super::lru::Lru;
 use crate::readers::unpacked::Unpacked;
 use crate::store::decoded::HEAD;
-use crate::store::{CodecOf, Forward, Object, Pending, ReadThrough};
+use crate::store::{CodecOf, Forward, Object, Pending, ReadThrough, is_remote};
 use crate::{ReadOptions, SourceIndex};
 
 /// The most files that a reader holds open, or the readers of datasets that are read as one; each holds at least one.
@@ -115,6 +115,14 @@ impl Pool {
         let mut whole = if is_first { forward } else { Forward::beside_others(object, 0..size, ahead)? };
         whole.ask_until(size)?;
         whole.unpacked(codec_of)
+    }
+
+    /// Runs `wait`, for what another thread reads. If the files are in a store, that thread may wait for the store.
+    pub(in crate::readers) fn wait_for_reader<T>(&self, wait: impl FnOnce() -> T) -> T {
+        match self.index.inner().uris.first() {
+            Some(uri) if is_remote(uri) => waiting(WaitsFor::Store, wait),
+            _ => wait(),
+        }
     }
 
     fn is_plain(&self, file: usize) -> bool {

@@ -9,6 +9,7 @@ use forebay_core::{Error, Result};
 use super::packed::Packed;
 use super::selection::{RowMask, Selection};
 use crate::formats::arrow::Column;
+use crate::store::Ahead;
 
 /// A group that is decoded or being decoded. A part is a `P`.
 pub(super) struct Group<P> {
@@ -19,6 +20,9 @@ pub(super) struct Group<P> {
     done: Condvar,
     /// The rows that meet conditions: the first thread that decodes a part finds them, and the others wait for it.
     selected: OnceLock<Result<Selection>>,
+    /// The bytes that were requested: those of the columns of conditions, and those of the others. Empty once all parts
+    /// are decoded.
+    requested: Mutex<[Option<Arc<Ahead>>; 2]>,
     /// The number of rows that were taken.
     taken: AtomicUsize,
 }
@@ -45,6 +49,7 @@ impl<P> Default for Group<P> {
             state,
             done: Condvar::new(),
             selected: OnceLock::new(),
+            requested: Mutex::default(),
             taken: AtomicUsize::new(0),
         }
     }
@@ -85,6 +90,7 @@ impl<P> Group<P> {
             drop(state);
             parts.sort_by_key(|(part, _)| *part);
             let decoded = guarded(|| join(parts.into_iter().map(|(_, part)| part).collect()));
+            *self.requested.lock().unwrap_or_else(PoisonError::into_inner) = [None, None];
             self.lock().all = Some(decoded.map(Arc::new));
             self.done.notify_all();
             return true;
@@ -96,6 +102,16 @@ impl<P> Group<P> {
         self.selected.get_or_init(|| guarded(select)).as_ref().map_err(Clone::clone)
     }
 
+    /// Returns the requested bytes of the columns of conditions, or of the others; `request` requests them once.
+    pub(super) fn requested(&self, of_conditions: bool, request: impl FnOnce() -> Option<Ahead>) -> Option<Arc<Ahead>> {
+        let mut requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        let requested = &mut requested[usize::from(of_conditions)];
+        if requested.is_none() {
+            *requested = request().map(Arc::new);
+        }
+        requested.clone()
+    }
+
     /// Waits until the group is decoded. Returns the error of the first part that failed.
     pub(super) fn wait(&self) -> Result<Arc<Decoded>> {
         let mut state = self.lock();
@@ -105,6 +121,11 @@ impl<P> Group<P> {
             }
             state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Says whether a thread has begun to decode it.
+    pub(super) fn is_begun(&self) -> bool {
+        self.next.load(Relaxed) > 0
     }
 
     pub(super) fn is_decoded(&self) -> bool {

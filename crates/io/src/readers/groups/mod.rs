@@ -1,6 +1,8 @@
 //! `Parquet` and `Arrow`: a group of rows is a block, decoded once and kept while the memory suffices. Threads that
 //! want the same group divide its columns, where columns are read one by one.
 
+mod ahead;
+mod footers;
 mod group;
 mod packed;
 mod parts;
@@ -22,9 +24,10 @@ use super::bytes::lru::Lru;
 use super::bytes::pool::Pool;
 use super::condition::RowCondition;
 use super::reader::{Chunks, Place, Reader, block_ids, check, ids};
-use crate::formats::arrow::{self, Column};
-use crate::formats::grouped::Grouped;
+use crate::formats::arrow::Column;
+use crate::formats::grouped::{Grouped, Wanted};
 use crate::rows;
+use footers::Footer;
 use group::{Decoded, Group};
 use packed::Layout;
 use parts::{BATCH_ROWS_MAX, Part, Parts, located, short};
@@ -41,7 +44,7 @@ pub(crate) struct Groups<F> {
     /// The columns of lists in which a missing list is empty.
     pub(super) empty_lists: Vec<String>,
     pub(super) pool: Pool,
-    footers: Mutex<Lru<Arc<F>>>,
+    footers: Mutex<Lru<Footer<F>>>,
     groups: Mutex<Lru<Arc<Group<Part>>>>,
     /// The most bytes of a group so far.
     largest: AtomicUsize,
@@ -80,28 +83,6 @@ impl<F: Grouped> Groups<F> {
         Self { schema, merged, empty_lists, pool, footers, groups, largest, layout, memory, conditions }
     }
 
-    pub(super) fn file(&self, file: usize) -> Result<Arc<F>> {
-        if let Some(footer) = self.footers.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64) {
-            return Ok(footer);
-        }
-        let wanted = self.schema.fields();
-        let footer = Arc::new(F::open(
-            self.pool.get(file)?,
-            self.pool.index.inner().tables.get(file).map(|table| &**table),
-            wanted,
-        )?);
-        arrow::check(footer.schema(), wanted, self.merged.is_some(), self.uri(file))?;
-        match &self.merged {
-            Some(merged) => arrow::check_times(merged, footer.schema(), wanted, self.uri(file))?,
-            None if file > 0 && wanted.iter().any(arrow::may_be_time) => {
-                arrow::check_time(self.file(0)?.schema(), footer.schema(), wanted, self.uri(file))?;
-            }
-            None => {}
-        }
-        self.footers.lock().unwrap_or_else(PoisonError::into_inner).put(file as u64, 1, footer.clone());
-        Ok(footer)
-    }
-
     pub(super) fn uri(&self, file: usize) -> &str {
         self.pool.index.inner().uris.get(file).map_or("", |u| u)
     }
@@ -119,10 +100,11 @@ impl<F: Grouped> Groups<F> {
             return Ok((Vec::new(), vec![Arc::default(); blocks.len()]));
         }
         let groups: Vec<_> = blocks.iter().map(|&block| self.group(block)).collect();
-        for (&block, group) in blocks.iter().zip(&groups) {
+        for (at, (&block, group)) in blocks.iter().zip(&groups).enumerate() {
+            self.request(&blocks[at..], &groups[at..])?;
             self.help(block, group)?;
         }
-        let decoded = groups.iter().map(|group| group.wait()).collect::<Result<_>>()?;
+        let decoded = groups.iter().map(|group| self.pool.wait_for_reader(|| group.wait())).collect::<Result<_>>()?;
         Ok((groups, decoded))
     }
 
@@ -368,8 +350,8 @@ impl<F: Grouped> Reader for Groups<F> {
         if total == 0 {
             return Ok(Box::new(std::iter::empty()));
         }
-        let mut batches =
-            self.file(file)?.batches(group, self.schema.fields(), rows.min(total).clamp(1, BATCH_ROWS_MAX), None)?;
+        let (fields, rows) = (self.schema.fields(), rows.min(total).clamp(1, BATCH_ROWS_MAX));
+        let mut batches = self.file(file)?.batches(group, Wanted { fields, rows, kept: None, ahead: None })?;
         let (mut row, mut over) = (0u64, false);
         Ok(Box::new(std::iter::from_fn(move || {
             if over {

@@ -1,6 +1,8 @@
 //! The parts into which threads divide the decoding of a group: one column each, where columns are read one by one; a
 //! segment of the packed rows, where a shuffle is over windows; otherwise the whole group.
 
+use std::sync::Arc;
+
 use arrow_array::{RecordBatch, new_empty_array};
 use arrow_buffer::Buffer;
 use forebay_core::{Error, ErrorKind, Result};
@@ -12,7 +14,8 @@ use super::packed::{Filling, Layout, Packed, Segment};
 use super::selection::RowMask;
 use crate::fail;
 use crate::formats::arrow::{self, Column, Lack};
-use crate::formats::grouped::Grouped;
+use crate::formats::grouped::{Grouped, Wanted};
+use crate::store::Ahead;
 
 /// The most rows that are decoded in one step, so that a wrong row count in a footer causes no large allocation.
 pub(super) const BATCH_ROWS_MAX: usize = 1 << 20;
@@ -116,11 +119,37 @@ impl<'a, F: Grouped> Parts<'a, F> {
         let (file, group) = self.of.pool.index.file_of(self.block);
         let (uri, schema) = (self.of.uri(file), Schema::new(fields.to_vec())?);
         let (rows, bits) = (kept.map_or(self.rows, RowMask::count), kept.map(RowMask::bits));
-        let batches = self.of.file(file)?.batches(group, fields, self.rows.min(BATCH_ROWS_MAX), bits)?;
+        let opened = self.of.file(file)?;
+        let ahead = self.requested(&opened, group, fields);
+        let rows_max = self.rows.min(BATCH_ROWS_MAX);
+        let wanted = Wanted { fields, rows: rows_max, kept: bits, ahead: ahead.as_deref() };
+        let batches = opened.batches(group, wanted)?;
         let batches = batches.collect::<Result<Vec<_>>>()?;
         let batch = joined(&batches)?.filter(|batch| batch.num_rows() == rows);
         let batch = batch.ok_or_else(|| short::<F>(uri, group))?;
         located::<F>((&schema, &self.of.empty_lists), uri, group, &batch)
+    }
+
+    /// Requests the bytes of the columns that are decoded first.
+    pub(super) fn request(&self) -> Result<Option<Arc<Ahead>>> {
+        let of_conditions = self.of.conditions.first().and_then(|condition| condition.columns().first());
+        let first = of_conditions.and_then(|name| self.fields().iter().position(|field| field.name == *name));
+        let (file, group) = self.of.pool.index.file_of(self.block);
+        Ok(self.requested(&*self.of.file(file)?, group, &self.fields()[first.unwrap_or(0)..]))
+    }
+
+    /// Returns the requested bytes of columns. The columns of conditions are requested together, and the others once some
+    /// of their rows are needed.
+    fn requested(&self, file: &F, group: usize, fields: &[Field]) -> Option<Arc<Ahead>> {
+        let of_conditions = |field: &Field| {
+            let mut conditions = self.of.conditions.iter();
+            conditions.any(|condition| condition.columns().contains(&field.name))
+        };
+        let wanted = of_conditions(fields.first()?);
+        self.group.requested(wanted, || {
+            let together = self.fields().iter().filter(|field| of_conditions(field) == wanted);
+            file.request(group, &together.cloned().collect::<Vec<_>>())
+        })
     }
 
     /// Decodes the columns of a segment together, some rows at a time, and packs them.
@@ -128,8 +157,10 @@ impl<'a, F: Grouped> Parts<'a, F> {
         let (file, group) = self.of.pool.index.file_of(self.block);
         let (uri, opened) = (self.of.uri(file), self.of.file(file)?);
         let open = |field: usize| -> Result<_> {
-            let field = std::slice::from_ref(&self.fields()[field]);
-            Ok((Schema::new(field.to_vec())?, opened.batches(group, field, STEP_ROWS, None)?))
+            let fields = std::slice::from_ref(&self.fields()[field]);
+            let ahead = self.requested(&opened, group, fields);
+            let wanted = Wanted { fields, rows: STEP_ROWS, kept: None, ahead: ahead.as_deref() };
+            Ok((Schema::new(fields.to_vec())?, opened.batches(group, wanted)?))
         };
         let mut readers = segment.fields().map(open).collect::<Result<Vec<_>>>()?;
         let mut filling = Filling::new(segment, self.fields(), self.rows, &self.of.memory);

@@ -157,7 +157,9 @@ impl<F: Sequential + 'static> Windows<F> {
         let (lanes, number, epoch) = (&window.lanes, window.number, window.epoch);
         let (group, index) = lanes.place(number);
         let of = self.group((lanes.key(), group));
-        let window = self.read(format, lanes, (group, index), &mut of.take(index).cursors)?;
+        let mut taken = format.pool().wait_for_reader(|| of.take(index));
+        let window = self.read(format, lanes, (group, index), &mut taken.cursors)?;
+        drop(taken);
         let count = F::len(&window) as u64;
         let permutation = lanes.permutation(number, count);
         let step = rows.max(1) as u64;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, WaitsFor, waiting};
 use tokio::sync::Semaphore;
 
 /// The bytes that one permit stands for.
@@ -85,7 +85,10 @@ impl Body {
     pub(crate) fn next(&mut self, most: usize) -> Result<Bytes> {
         while self.part.is_empty() {
             let dropped = |_| Err(Error::internal("a read was dropped"));
-            let part = self.receive.recv().unwrap_or_else(dropped)?;
+            let part = self
+                .receive
+                .try_recv()
+                .unwrap_or_else(|_| waiting(WaitsFor::Store, || self.receive.recv()).unwrap_or_else(dropped))?;
             self.room.add_permits(permits_of(&part, self.permits) as usize);
             self.part = part;
         }

@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, ErrorKind, Result, WaitsFor, waiting};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -88,7 +88,7 @@ pub(super) fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> +
     shared()?.runtime.spawn(async move {
         let _ = send.send(request.await);
     });
-    receive.recv().unwrap_or_else(|_| Err(Error::internal("a request was dropped")))
+    waiting(WaitsFor::Store, || receive.recv()).unwrap_or_else(|_| Err(Error::internal("a request was dropped")))
 }
 
 /// As [`wait`], calling `poll` ten times a second.
