@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-# JAX shows four devices on the processor.
+# JAX shows four devices on the processor, also where there is another device.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
 os.environ.setdefault("KERAS_BACKEND", "jax")
 
