@@ -240,6 +240,15 @@ SPECTRA: list[Op] = [
     lambda ds, rng: ds.mel("sound", out="spectrum", n_fft=64, n_mels=8),
     lambda ds, rng: ds.mfcc("sound", out="spectrum", n_fft=64, n_mels=8, n_mfcc=4),
 ]
+
+
+def reverberated(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
+    """Returns sound in a room whose impulse response is a part of the file."""
+    ds = ds.decode_audio("file", out="room", sample_rate=RATE).crop_audio("room", 0.02, start=0.03)
+    shift, keep_level = rng.random() < 0.5, rng.choice(["rms", "peak", None])
+    return ds.random_reverb("sound", "room", shift=shift, keep_level=keep_level, p=0.7).drop("room")
+
+
 SOUND_OPS: list[Op] = [
     lambda ds, rng: ds.decode_audio("file", out="sound", sample_rate=rng.choice([RATE, 6000]), mono=rng.random() < 0.8),
     lambda ds, rng: ds.resample_audio("sound", rng.choice([6000, RATE])),
@@ -248,6 +257,7 @@ SOUND_OPS: list[Op] = [
     lambda ds, rng: ds.normalize_audio("sound", to=rng.choice(["peak", "rms", "standard"])),
     lambda ds, rng: ds.random_gain("sound", p=0.7),
     lambda ds, rng: ds.random_noise("sound", p=0.7),
+    reverberated,
     lambda ds, rng: rng.choice(SPECTRA)(ds, rng).spec_augment("spectrum", freq_width=3, time_width=4),
     lambda ds, rng: ds.drop("sound"),
     *SPECTRA,

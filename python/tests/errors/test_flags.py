@@ -76,6 +76,7 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
     "Dataset.random_noise": ("audio",),
     "Dataset.random_offset": ("audio", 1.0),
     "Dataset.random_resized_crop": ("image", 8),
+    "Dataset.random_reverb": ("audio", "room"),
     "Dataset.random_rotation": ("image", 10),
     "Dataset.random_solarize": ("image",),
     "Dataset.random_zoom_out": ("image",),

@@ -36,12 +36,17 @@ fn factor(db: f64) -> f64 {
     libm::pow(10.0, db / 20.0)
 }
 
-fn mean_square(sound: &[f32]) -> f64 {
+pub(super) fn mean_square(sound: &[f32]) -> f64 {
     sound.iter().map(|&sample| f64::from(sample) * f64::from(sample)).sum::<f64>() / sound.len().max(1) as f64
 }
 
-fn scaled(sound: &[f32], by: f64) -> Vec<f32> {
+pub(super) fn scaled(sound: &[f32], by: f64) -> Vec<f32> {
     sound.iter().map(|&sample| (f64::from(sample) * by) as f32).collect()
+}
+
+/// Returns the greatest absolute value.
+pub(super) fn peak(sound: &[f32]) -> f64 {
+    sound.iter().fold(0.0, |peak, sample| f64::from(sample.abs()).max(peak))
 }
 
 /// Added to the variance, as wav2vec 2.0's feature extractor does.
@@ -49,7 +54,7 @@ const VARIANCE_MIN: f64 = 1e-7;
 
 pub(crate) fn normalize(op: &NormalizeAudio, sound: &[f32]) -> Vec<f32> {
     let level = match op.to {
-        Loudness::Peak => sound.iter().fold(0.0, |peak, sample| f64::from(sample.abs()).max(peak)),
+        Loudness::Peak => peak(sound),
         Loudness::Rms => mean_square(sound).sqrt(),
         Loudness::Standard => {
             let mean = sound.iter().map(|&sample| f64::from(sample)).sum::<f64>() / sound.len().max(1) as f64;

@@ -5,9 +5,12 @@
 //! algorithm is Stockham's, for any length; a prime factor p beyond 2 costs p² / 2 for p numbers.
 
 use std::f64::consts::TAU;
+use std::sync::OnceLock;
 
 /// Frames that are transformed together.
 pub(super) const LANES: usize = 8;
+/// The logarithm of the longest transform that stays in memory; all of them take 8 MiB.
+pub(super) const LOG2_MAX: u32 = 19;
 /// One number of each frame.
 pub(super) type Lane = [f32; LANES];
 
@@ -32,12 +35,19 @@ pub(super) struct Work {
 }
 
 impl Fourier {
+    /// The transform of `n` real numbers.
     pub(super) fn new(n: usize) -> Self {
         let m = if n.is_multiple_of(2) { n / 2 } else { n };
-        let root = |k: usize, n: usize| {
-            let angle = TAU * k as f64 / n as f64;
-            (libm::cos(angle) as f32, -libm::sin(angle) as f32)
-        };
+        Self { n, halves: (0..=n / 2).map(|k| root(k, n)).collect(), ..Self::complex(m) }
+    }
+
+    /// The transform of 2 to the power of `log2` complex numbers, `log2` at most [`LOG2_MAX`]. It stays in memory.
+    pub(super) fn kept(log2: u32) -> &'static Self {
+        static KEPT: [OnceLock<Fourier>; LOG2_MAX as usize + 1] = [const { OnceLock::new() }; LOG2_MAX as usize + 1];
+        KEPT[log2 as usize].get_or_init(|| Self::complex(1 << log2))
+    }
+
+    fn complex(m: usize) -> Self {
         let (mut rest, mut factors) = (m, Vec::new());
         for factor in [4, 2, 3].into_iter().chain((5..=m).step_by(2)) {
             while rest.is_multiple_of(factor) && rest > 1 {
@@ -46,8 +56,22 @@ impl Fourier {
             }
         }
         let roots = (0..m).map(|k| root(k, m)).collect();
-        let halves = (0..=n / 2).map(|k| root(k, n)).collect();
-        Self { n, m, factors, roots, halves }
+        Self { n: m, m, factors, roots, halves: Vec::new() }
+    }
+
+    /// Returns frames of zeros to fill: their real and imaginary parts.
+    pub(super) fn zeros<'w>(&self, work: &'w mut Work) -> (&'w mut [Lane], &'w mut [Lane]) {
+        for buffer in [&mut work.re, &mut work.im, &mut work.other_re, &mut work.other_im] {
+            buffer.clear();
+            buffer.resize(self.m, [0.0; LANES]);
+        }
+        (&mut work.re, &mut work.im)
+    }
+
+    /// Transforms complex frames, and returns their frequencies.
+    pub(super) fn transformed<'w>(&self, work: &'w mut Work) -> (&'w mut [Lane], &'w mut [Lane]) {
+        self.transform(work);
+        (&mut work.re, &mut work.im)
     }
 
     /// Writes the squares of the absolute values of frequencies 0 to n / 2 of each frame.
@@ -107,6 +131,12 @@ impl Fourier {
             (length, stride) = (length / factor, stride * factor);
         }
     }
+}
+
+/// Returns the k-th of the n-th roots of unity: cosine and minus sine.
+fn root(k: usize, n: usize) -> (f32, f32) {
+    let angle = TAU * k as f64 / n as f64;
+    (libm::cos(angle) as f32, -libm::sin(angle) as f32)
 }
 
 /// Complex numbers of each lane.

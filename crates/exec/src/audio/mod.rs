@@ -6,7 +6,7 @@
 //!
 //! - `decode`: encoded bytes to samples; `container`: which format they have
 //! - `resample`: another sampling rate, by a windowed sinc
-//! - `change`: crops, gains, noise, masks, with drawn parameters
+//! - `change`: crops, gains, noise, masks, with drawn parameters; `reverb`: convolution with an impulse response
 //! - `fourier`: the Fourier transform of several frames at once; `spectrum`: frames, bands and their logarithms;
 //!   `bands`: windows, mel bands and cosines
 
@@ -16,6 +16,7 @@ mod container;
 mod decode;
 mod fourier;
 pub(crate) mod resample;
+pub(crate) mod reverb;
 pub(crate) mod spectrum;
 #[cfg(test)]
 mod tests;

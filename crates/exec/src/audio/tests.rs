@@ -4,6 +4,7 @@ use forebay_core::SampleId;
 use forebay_core::rng::SampleRng;
 
 use super::resample::Resampler;
+use super::reverb::convolved;
 use super::{Bounds, Sound, decode};
 
 const BOUNDS: Bounds = Bounds { max_seconds: 60.0 };
@@ -33,8 +34,10 @@ fn sounds_have_the_bits_that_they_had() {
     let line = |(name, bytes): &(String, Vec<u8>)| {
         let Sound { rate, channels, samples } = decode(bytes, BOUNDS).expect(name);
         let resampled = Resampler::of(rate, 12_345).expect("near rates").run(&samples);
-        let len = samples.len();
-        format!("{name} {rate} {channels} {len} {:016x} {:016x}\n", digest(&samples), digest(&resampled))
+        let (len, room) = (samples.len(), &samples[..samples.len().min(900)]);
+        let digests =
+            [&samples, &resampled, &convolved(&samples, room, 7)].map(|each| format!(" {:016x}", digest(each)));
+        format!("{name} {rate} {channels} {len}{}\n", digests.concat())
     };
     let lines: String = golden().iter().map(line).collect();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/audio/expected.txt");

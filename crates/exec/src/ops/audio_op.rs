@@ -13,6 +13,7 @@ use forebay_plan::ops::DecodeAudio;
 use forebay_plan::{Op, Step};
 
 use crate::audio::resample::Resampler;
+use crate::audio::reverb::{Channels, reverb};
 use crate::audio::spectrum::Spectra;
 use crate::audio::{Bounds, Sound, change, decode};
 use crate::ops::scratch::Scratch;
@@ -46,13 +47,15 @@ impl AudioOp {
         let blame = |error| self.step.node.blame(error);
         let (column, output, rate) = self.columns().map_err(blame)?;
         let rows = Rows::of(chunk, column).map_err(blame)?;
-        let noise = match &self.step.node.op {
-            Op::RandomNoise(op) => op.noise.as_ref().map(|noise| Rows::of(chunk, noise)).transpose().map_err(blame)?,
+        let second = match &self.step.node.op {
+            Op::RandomNoise(op) => op.noise.as_ref(),
+            Op::RandomReverb(op) => Some(&op.impulse_response),
             _ => None,
         };
+        let second = second.map(|second| Rows::of(chunk, second)).transpose().map_err(blame)?;
         let made: Vec<OnceLock<Made>> = (0..chunk.num_rows()).map(|_| OnceLock::new()).collect();
         scratch.for_each_row(chunk.num_rows(), &|row, _| {
-            let result = self.row(&rows, noise.as_ref(), row, chunk.random_id(row));
+            let result = self.row(&rows, second.as_ref(), row, chunk.random_id(row));
             let result = result.map_err(|e| blame(e.with("sample", chunk.ids()[row].sample)))?;
             made[row].get_or_init(|| result);
             Ok(())
@@ -80,12 +83,14 @@ impl AudioOp {
             Op::NormalizeAudio(op) => in_place(&op.column),
             Op::RandomGain(op) => in_place(&op.column),
             Op::RandomNoise(op) => in_place(&op.column),
+            Op::RandomReverb(op) => in_place(&op.column),
             Op::SpecAugment(op) => in_place(&op.column),
             other => Err(Error::internal(format!("{} is no op on sound", other.name()))),
         }
     }
 
-    fn row(&self, rows: &Rows<'_>, noise: Option<&Rows<'_>>, row: usize, id: RowId) -> Result<Made> {
+    /// Makes a row. `second` has the noise or the impulse responses that the op also reads.
+    fn row(&self, rows: &Rows<'_>, second: Option<&Rows<'_>>, row: usize, id: RowId) -> Result<Made> {
         if let Op::DecodeAudio(op) = &self.step.node.op {
             return decoded(op, rows.encoded(row)?);
         }
@@ -102,12 +107,18 @@ impl AudioOp {
             Op::NormalizeAudio(op) => change::normalize(op, sound),
             Op::RandomGain(op) => change::gain(op, sound, &mut rng),
             Op::RandomNoise(op) => {
-                let noise = noise.map(|noise| noise.numbers(row)).transpose()?;
+                let noise = second.map(|noise| noise.numbers(row)).transpose()?;
                 if noise.is_some_and(|(shape, _)| shape.get(1).copied().unwrap_or(1) != channels) {
                     return Err(Error::data("random_noise: sound and noise have other numbers of channels")
                         .hint("decode both with mono=True"));
                 }
                 change::add_noise(op, sound, noise.map(|(_, numbers)| numbers), channels, &mut rng)?
+            }
+            Op::RandomReverb(op) => {
+                let second = second.ok_or_else(|| Error::internal("reverberation without a response"))?;
+                let (shape, response) = second.numbers(row)?;
+                let response = Channels { samples: response, channels: shape.get(1).copied().unwrap_or(1) };
+                reverb(op, Channels { samples: sound, channels }, response, &mut rng)?
             }
             Op::SpecAugment(op) => {
                 let mut values = sound.to_vec();

@@ -162,6 +162,8 @@ ops! {
     RandomGain(audio::RandomGain),
     /// Adds noise to a sound, at random.
     RandomNoise(audio::RandomNoise),
+    /// Convolves a sound with the impulse response of a room, at random.
+    RandomReverb(audio::RandomReverb),
     /// Computes the spectrum of a sound over time.
     Spectrogram(audio::Spectrogram),
     /// Masks parts of a spectrum, at random.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from forebay._src import arguments
 from forebay._src.ops.base import Base
-from forebay._src.sound.sampling_rate import checked_rate, rate_of, samples_of
+from forebay._src.sound.sampling_rate import check_same_rate, checked_rate, rate_of, samples_of
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
@@ -285,4 +285,52 @@ class AudioOps(Base):
         }
         if noise is not None:
             op["noise"] = arguments.text(noise, "random_noise", "noise")
+            check_same_rate(self, column, noise, "random_noise")
+        return self._then(op, keep_position, name)
+
+    def random_reverb(
+        self,
+        column: str,
+        impulse_response: str,
+        *,
+        shift: bool = True,
+        keep_level: Literal["rms", "peak"] | None = "rms",
+        p: float = 1.0,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Convolves a sound with the impulse response of a room, so that it sounds as in that room.
+
+        The sound keeps its length: what rings on behind its end is left out. A function with `map` gives each sample a
+        random response of its own: see docs/recipes/speech.md. A response that is empty, silent, not finite, or longer
+        than 2**18 samples is a `DataError`, whatever is drawn.
+
+        >>> import forebay as fb, numpy as np
+        >>> click, room = np.float32([[1, 0, 0, 0]]), np.float32([[0, 1, 0.5]])
+        >>> ds = fb.from_numpy({"audio": click, "room": room})
+        >>> [round(float(x), 3) for x in next(iter(ds.random_reverb("audio", "room", keep_level="peak")))["audio"]]
+        [1.0, 0.5, 0.0, 0.0]
+
+        Args:
+            column: The column.
+            impulse_response: A column of impulse responses at the sampling rate of the sound, of one channel or of as
+                many as the sound.
+            shift: Whether the result is moved forward by the delay of the direct sound, the greatest absolute value of
+                the response, so that the sound stays at its time.
+            keep_level: What stays as it was: `"rms"`, the root of the mean square, or `"peak"`, the greatest absolute
+                value. `None`: the result is the convolution itself.
+            p: The probability that the sound changes at all.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
+        """
+        op: dict[str, Any] = {
+            "op": "random_reverb",
+            "column": column,
+            "impulse_response": arguments.text(impulse_response, "random_reverb", "impulse_response"),
+            "shift": arguments.flag(shift, "random_reverb", "shift"),
+            "probability": arguments.number(p, "random_reverb", "p"),
+        }
+        if keep_level is not None:
+            op["keep_level"] = arguments.choice(keep_level, "random_reverb", "keep_level", "rms", "peak")
+        check_same_rate(self, column, impulse_response, "random_reverb")
         return self._then(op, keep_position, name)

@@ -46,6 +46,10 @@ pub(super) fn audio() -> Vec<Sample> {
         let (column, noise, probability) = (name(column), noise.map(name), 0.8);
         Op::RandomNoise(ops::RandomNoise { column, noise, snr_db, probability })
     };
+    let reverb = |column, response, probability| {
+        let (column, impulse_response, keep_level) = (name(column), name(response), Some(KeptLevel::Rms));
+        Op::RandomReverb(ops::RandomReverb { column, impulse_response, shift: true, keep_level, probability })
+    };
     let mask = |column, time_ratio| {
         let (freq_masks, freq_width, time_masks, time_width, value) = (2, 5, 1, 9, -1.0);
         let (column, time_first) = (name(column), true);
@@ -77,6 +81,11 @@ pub(super) fn audio() -> Vec<Sample> {
         ),
         sample(noise("sound", Some("noise"), (0.0, 9.0)), sounds(), vec![noise("sound", Some("stereo"), (0.0, 9.0))]),
         sample(noise("stereo", None, (0.0, 9.0)), sounds(), vec![noise("stereo", None, (9.0, 0.0))]),
+        sample(
+            reverb("stereo", "noise", 0.8),
+            sounds(),
+            vec![reverb("sound", "stereo", 0.8), reverb("sound", "wav", 0.8), reverb("sound", "noise", 2.0)],
+        ),
         sample(mask("spectrum", 0.3), sounds(), vec![mask("spectrum", 1.5), mask("sound", 0.3)]),
     ];
     all.extend(spectra());
