@@ -179,7 +179,7 @@ class ServiceClient:
         self, name: str | None = None
     ) -> list[
         tuple[
-            tuple[int, int, int, int, int, int],
+            tuple[int, int, int, int, int, int, int],
             str,
             str,
             str,
@@ -213,7 +213,7 @@ class ServiceClient:
             int,
             bool,
             str,
-            tuple[str, float, bool, dict[str, str]],
+            tuple[str, float, bool, dict[str, str], int | None, str],
         ]
     ]: ...
     def cancel(self, job: str, tenant: str | None = None) -> None: ...

@@ -51,7 +51,7 @@ pub use job::{JobSpec, OpenedJob};
 pub use local_worker::{HostProbe, LocalWorkerSlot};
 pub use mix::OpenedMix;
 pub use options::StreamOptions;
-pub use service::Service;
+pub use service::{Service, Trace};
 pub use stream::liveness::LivenessCheck;
 pub use stream::service_stream::ServiceStream;
 

@@ -22,6 +22,15 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long a trace may take to be written and sent, after it was recorded.
 const TRACE_SENT_MAX: Duration = Duration::from_secs(30);
 
+/// A trace of a consumer's process.
+#[derive(Debug)]
+pub struct Trace {
+    /// A Chrome trace (JSON).
+    pub file: Vec<u8>,
+    /// How long it was recorded, if the consumer's stream ended before the requested time.
+    pub ended: Option<Duration>,
+}
+
 /// A service: the addresses of its dispatchers, one of which has answered. Cheap to hold; works in a parent and in its
 /// forked children.
 pub struct Service {
@@ -117,8 +126,8 @@ impl Service {
         self.call(call, poll).map(drop)
     }
 
-    /// Has consumer `consumer` of a job record a trace for some seconds. Returns the file: a Chrome trace (JSON). Only an
-    /// administrator may name a tenant; `None` means the caller's own.
+    /// Has consumer `consumer` of a job record a trace for some seconds. Ends early if the
+    /// consumer's stream does. Only an administrator may name a tenant; `None` means the caller's own.
     ///
     /// # Errors
     /// NotFound if no process reads as that consumer; Invalid for a time out of range, or if the process records a trace
@@ -129,24 +138,26 @@ impl Service {
         tenant: Option<&str>,
         (consumer, seconds): (u32, u32),
         poll: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Trace> {
         let tenant = tenant.unwrap_or_default().to_owned();
         let request = TraceJobRequest { name: name.to_owned(), tenant, consumer, seconds };
+        let none = format!("consumer {consumer} of job {name:?} sent no trace: its process has ended");
         let leader = self.leader.clone();
         let most = Duration::from_secs(seconds.into()) + TRACE_SENT_MAX;
         let traced = async move {
             let failed = |status: Status| to_error(&status, leader.addresses());
             let mut parts = client(leader.link().await?).trace_job(request).await.map_err(failed)?.into_inner();
-            let mut file = Vec::new();
+            let (mut file, mut ended) = (Vec::new(), None);
             while let Some(part) = parts.message().await.map_err(failed)? {
                 if !part.error.is_empty() {
                     return Err(Error::from_json(&part.error));
                 }
                 file.extend(part.data);
+                ended = part.ended_ms.map(Duration::from_millis).or(ended);
             }
             match file.is_empty() {
-                true => Err(Error::unavailable("the consumer sent no trace")),
-                false => Ok(file),
+                true => Err(Error::unavailable(none)),
+                false => Ok(Trace { file, ended }),
             }
         };
         let in_time = async move {

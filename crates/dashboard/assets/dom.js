@@ -105,6 +105,12 @@ export function ago(seconds) {
   return seconds < 172800 ? `${Math.round(seconds / 3600)} h ago` : `${Math.round(seconds / 86400)} d ago`;
 }
 
+/** The workers that compute for a job, of those that are wanted. */
+export function workersOf(job) {
+  if (job.workers === null) return job.workers_computing ? num(job.workers_computing) : "–";
+  return `${num(job.workers_computing)} of ${num(job.workers)}`;
+}
+
 /** A name that others chose: isolated from the direction of the text around it, and cut. */
 export function name(text, most = 120) {
   const chars = [...String(text)];

@@ -2,7 +2,7 @@
 
 import { get, live } from "./api.js";
 import { chart } from "./chart.js";
-import { ago, bytes, empty, h, name, num, percent, pill, render, table, tile } from "./dom.js";
+import { ago, bytes, empty, h, name, num, percent, pill, render, table, tile, workersOf } from "./dom.js";
 import { flow, written } from "./graph.js";
 
 /** Seconds between two calls for the history, and the spans that can be chosen. */
@@ -60,7 +60,7 @@ function page(state, setSpan) {
     h("div", { class: "tiles" },
       tile("Batches per second", num(job.recent.batches_per_s), `${num(job.recent.rows_per_s)} rows/s, ${bytes(job.recent.bytes_per_s)}/s`),
       tile("Training waits", percent(job.recent.waited), `of the last ${Math.round(job.recent.seconds)} s`),
-      tile("Workers wanted", num(job.workers), job.local_threads ? `${job.local_threads} local threads` : ""),
+      tile("Workers", workersOf(job), job.local_threads ? `${job.local_threads} local threads` : ""),
       tile("Progress", job.progress === null ? `epoch ${epoch}` : percent(job.progress), job.epochs ? `epoch ${Math.min(epoch + 1, job.epochs)} of ${job.epochs}` : "without end"),
       tile("Skipped samples", num(job.consumers.reduce((all, c) => all + c.skipped, 0)), `${job.raced} late splits raced`),
       cost > 0 ? tile("Cost so far", num(cost), "since the dispatcher started") : null),

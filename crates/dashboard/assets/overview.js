@@ -2,7 +2,7 @@
 
 import { live } from "./api.js";
 import { spark } from "./chart.js";
-import { empty, h, jobName, later, meter, name, num, percent, pill, render, table, tile } from "./dom.js";
+import { empty, h, jobName, later, meter, name, num, percent, pill, render, table, tile, workersOf } from "./dom.js";
 
 const LIMIT = 50;
 const COLUMNS = [["Job", "c-name"], ["State", "c-state"], ["Batches/s", "c-rate"], ["Waits", "num c-wait"], ["Workers", "num c-work"], ["Progress", "c-prog"], ["What holds it back", "why"]];
@@ -74,7 +74,7 @@ function row(job) {
     pill(job.state),
     h("div", null, num(job.recent.batches_per_s), spark(job.spark)),
     h("span", { class: waits > 0.05 ? "data-text" : "" }, percent(waits)),
-    num(job.workers),
+    workersOf(job),
     h("div", null, job.progress === null ? `epoch ${job.epoch}` : percent(job.progress), meter(job.progress)),
     h("div", { title: job.why.sentence }, job.why.sentence),
   ] };

@@ -55,8 +55,8 @@ type JobRow = (
     String,
     Vec<WorkedRow>,
 );
-/// Epochs, seed, splits raced, workers wanted, threads of local workers, priority.
-type Numbers = (u64, u64, u64, u32, u32, u32);
+/// Epochs, seed, splits raced, workers wanted and computing, threads of local workers, priority.
+type Numbers = (u64, u64, u64, u32, u32, u32, u32);
 /// The op, its line, the side; rows in, out and found; seconds, bytes in and out; recent microseconds of a row; whether
 /// all figures are of earlier jobs.
 type OpRow = (String, String, String, (u64, u64, u64), f64, (u64, u64), f64, bool);
@@ -68,8 +68,9 @@ type KindRow = (String, bool, f64, u32, Option<u32>, u32, u32, f64, String);
 type CachingRow = (String, String);
 /// Files of the authority, the own certificate and its key; the name to expect.
 type TlsRow = (PathBuf, Option<PathBuf>, Option<PathBuf>, Option<String>);
-/// The last fields of a worker's row: its kind, price, whether it may be preempted, and the jobs that it does not compute.
-type WorkerKind = (String, f64, bool, BTreeMap<String, String>);
+/// The last fields of a worker's row: its kind, price, whether it may be preempted, the jobs that it does not compute,
+/// milliseconds since it was lost, and why.
+type WorkerKind = (String, f64, bool, BTreeMap<String, String>, Option<u64>, String);
 type WorkerRow =
     (String, String, u32, String, u32, Option<u64>, Option<u64>, Option<u64>, u64, bool, String, WorkerKind);
 
@@ -113,7 +114,7 @@ impl ServiceClient {
         if address.contains("://") { address.to_owned() } else { format!("forebay://{address}") }
     }
 
-    /// Returns numbers (epochs, seed, splits raced, workers wanted, threads of local workers, priority), name, dataset,
+    /// Returns numbers (epochs, seed, splits raced, workers wanted and computing, threads of local workers, priority), name, dataset,
     /// state, consumers (index, attached, epoch, split, splits, leased, skipped), tenant, key, decisions, cache reports
     /// of workers, costs of ops, the ops of consumers, the work of workers.
     #[pyo3(signature = (name=None))]
@@ -133,7 +134,7 @@ impl ServiceClient {
                 let ops = j.ops.into_iter().map(op).collect();
                 let worked = j.worked.into_iter();
                 let worked = worked.map(|w| (w.kind, w.spot, w.seconds, w.cost, w.idle_seconds, w.idle_cost)).collect();
-                let numbers = (j.epochs, j.seed, j.raced, j.workers, j.local_threads, j.priority);
+                let numbers = (j.epochs, j.seed, j.raced, j.workers, j.workers_computing, j.local_threads, j.priority);
                 (numbers, j.name, j.dataset, j.state, consumers, j.tenant, key, decisions, caching, ops, j.cut, worked)
             })
             .collect())
@@ -141,25 +142,15 @@ impl ServiceClient {
 
     /// Returns id, address, threads, state, leases, splits done, rows done, rows shared, milliseconds of silence,
     /// whether it is local, why it does not write to its cache folder, its kind, price, whether it may be preempted, and
-    /// the jobs that it does not compute with the differences.
+    /// the jobs that it does not compute with the differences; milliseconds since it was lost, and why.
     fn workers(&self, py: Python<'_>) -> PyResult<Vec<WorkerRow>> {
         let workers = self.ask(py, |service, poll| service.workers(poll))?;
         let row = |w: forebay_client::WorkerStatus| {
             let (done, rows, shared) = (w.splits_done, w.rows_done, w.rows_shared);
-            (
-                w.worker,
-                w.address,
-                w.threads,
-                w.state,
-                w.leases,
-                done,
-                rows,
-                shared,
-                w.silent_ms,
-                w.local,
-                w.disk_off,
-                (w.kind, w.price, w.spot, w.differs.into_iter().map(|d| (d.job, d.difference)).collect()),
-            )
+            (w.worker, w.address, w.threads, w.state, w.leases, done, rows, shared, w.silent_ms, w.local, w.disk_off, {
+                let differs = w.differs.into_iter().map(|d| (d.job, d.difference)).collect();
+                (w.kind, w.price, w.spot, differs, w.lost_ms, w.lost)
+            })
         };
         Ok(workers.into_iter().map(row).collect())
     }

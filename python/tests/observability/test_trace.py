@@ -173,6 +173,55 @@ def test_the_command_traces_a_job_that_runs(tmp_path, until):
     assert not (tmp_path / "other.json").exists()
 
 
+TRAINER = """
+import sys, time
+import forebay as fb
+ds = fb.range(1_000_000).batch(10)
+end = time.monotonic() + float(sys.argv[2])
+for batch in ds.distribute(sys.argv[1], job=sys.argv[3], epochs=None):
+    time.sleep(0.01)
+    if time.monotonic() > end:
+        break
+"""
+
+
+@pytest.mark.parametrize("ends", ["in order", "killed"])
+def test_a_job_that_ends_ends_its_trace(tmp_path, until, ends):
+    file = tmp_path / "job.json"
+    with fb.up(workers=1, threads=1) as service:
+        seconds = "15" if ends == "in order" else "1000"
+        trainer = subprocess.Popen([sys.executable, "-c", TRAINER, service.address, seconds, ends])
+        try:
+            until(lambda: any(c.attached for job in service.jobs() for c in job.consumers))
+            command = [sys.executable, "-m", "forebay", "jobs", "trace", ends, "--seconds", "290", "--out", str(file)]
+            traced = subprocess.Popen(
+                [*command, "--service", service.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            if ends == "killed":
+                # The recording has begun once the process refuses a second one.
+                short = [*command[:-3], "1", "--out", str(tmp_path / "other.json"), "--service", service.address]
+
+                def is_recording() -> bool:
+                    return "records a trace already" in subprocess.run(short, capture_output=True, text=True).stderr
+
+                until(is_recording)
+                trainer.kill()
+            said, error = traced.communicate(timeout=120)
+        finally:
+            trainer.kill()
+            trainer.wait()
+        if ends == "killed":
+            assert (traced.returncode, file.exists()) == (3, False), error
+            assert "consumer 0 of job 'killed' sent no trace".replace("'", '"') in error
+            return
+        assert traced.returncode == 0, error
+        assert 'consumer 0 of job "in order" ended after ' in said
+        assert slices(file, "wait")
+        service.cancel(ends)
+        over = subprocess.run([*command, "--service", service.address], capture_output=True, text=True)
+        assert (over.returncode, "is cancelled" in over.stderr) == (4, True), over.stderr
+
+
 def test_progress_bars_know_their_total():
     counted, filtered = fb.range(10).batch(4), fb.range(10).filter(fb.col("id") > 3)
     assert len(counted.iter(epochs=2)) == 6

@@ -19,7 +19,6 @@ use tonic::Streaming;
 
 use crate::fetch::fetcher::Fetcher;
 use crate::session::protocol::{ConsumerProtocol, HEARTBEAT, SILENCE_MAX, SessionEnd};
-use crate::session::trace::record;
 
 /// Messages that may wait to be sent. A full outbox means that the dispatcher does not read.
 const OUTBOX_MAX: usize = 4096;
@@ -101,8 +100,7 @@ impl SessionDriver {
                     None if out.is_none() => return Ok(SessionEnd::Finished),
                     None => return Err(Error::unavailable("the dispatcher ended the session").into()),
                     Some(ConsumerEvent { event: Some(Event::StartTrace(start)) }) => {
-                        // Not a fetch: it goes on when the stream has ended.
-                        tokio::spawn(record(self.dispatcher.clone(), start));
+                        shared.recordings.begin(self.dispatcher.clone(), start);
                     }
                     Some(event) => {
                         let assignment = shared.update(|s| self.protocol.take_event(shared.now(), s, event.event));

@@ -52,6 +52,8 @@ pub struct ServiceStream {
     /// Checks whether a late batch can still come.
     pub(super) liveness: LivenessCheck,
     until_empty: bool,
+    /// Whether the job has more epochs than this stream.
+    job_goes_on: bool,
     /// Whether a row of the epoch was delivered, and whether the last epoch had none.
     had_row: bool,
     was_empty: bool,
@@ -147,6 +149,7 @@ impl ServiceStream {
             warn: Some(options.warn),
             liveness: options.liveness,
             until_empty: options.until_empty,
+            job_goes_on: end_epoch != job.epochs(),
             had_row: from != Position { epoch: from.epoch, ..Position::default() },
             was_empty: false,
             ended: None,
@@ -185,8 +188,8 @@ impl ServiceStream {
 
     /// Ends the stream; later calls of `next` return the same.
     fn end(&mut self, error: Option<Error>) -> Result<Option<Delivery>> {
-        self.close();
         self.ended = Some(error.clone());
+        self.close();
         error.map_or(Ok(None), Err)
     }
 
@@ -338,11 +341,15 @@ impl ServiceStream {
         }
     }
 
-    /// Ends the session and the fetches.
+    /// Ends the session, the fetches, and a trace that is recorded.
     fn close(&mut self) {
         let Some(task) = self.task.take() else { return };
         if self.owner.is_here() {
             task.abort();
+            // Behind an epoch of several, the same process reads on, and its trace goes on.
+            if !(self.job_goes_on && matches!(self.ended, Some(None))) {
+                self.shared.recordings.end();
+            }
         } else {
             // The parent's runtime does not exist in a forked child: its tasks must not be touched.
             std::mem::forget(task);

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use crate::local_worker::LocalWorkerSlot;
 use crate::lock::lock;
 use crate::session::skip_reports::SkipReports;
+use crate::session::trace::Recordings;
 use crate::stream::meter::Meter;
 use crate::stream::reorder_buffer::{Assignment, Head, ReorderBuffer, SplitKey};
 use crate::stream::step_sync::StepSync;
@@ -171,13 +172,16 @@ pub(crate) struct StreamShared {
     pub(crate) to_send: Notify,
     /// Wakes the fetches: the reorder buffer may have more room, or another head.
     pub(crate) room: Notify,
+    /// The traces that are recorded for this stream.
+    pub(crate) recordings: Recordings,
 }
 
 impl StreamShared {
     pub(crate) fn new(buffer: ReorderBuffer, local_worker: Arc<LocalWorkerSlot>) -> Self {
         let clock = SystemClock::default();
         let state = Mutex::new(StreamState::new(buffer, local_worker, clock.now()));
-        Self { clock, state, wake: Condvar::new(), to_send: Notify::new(), room: Notify::new() }
+        let recordings = Recordings::default();
+        Self { clock, state, wake: Condvar::new(), to_send: Notify::new(), room: Notify::new(), recordings }
     }
 
     pub(crate) fn now(&self) -> Ticks {

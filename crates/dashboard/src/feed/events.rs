@@ -178,11 +178,14 @@ fn workers(before: &Before, workers: &[WorkerStatus], news: &mut Vec<Event>) {
         let (id, now) = (&worker.worker, calm(&worker.state));
         let name = format!("worker {} at {}", id.get(..8).unwrap_or(id), worker.address);
         match before.workers.get(id).map(|was| calm(was)) {
+            None if now == "lost" => {
+                news.push(of_service("worker", format!("{name} was lost: {}", worker.lost), Some(id)))
+            }
             None => news.push(of_service("worker", format!("{name} came"), Some(id))),
             Some(was) if was == now => {}
             Some(was) => {
                 let text = match &*now {
-                    "lost" => format!("{name} was lost: it sent nothing for too long, or its connection broke"),
+                    "lost" => format!("{name} was lost: {}", worker.lost),
                     "slow" => format!("{name} is slow: it was late with a split"),
                     "leaving" => format!("{name} is leaving"),
                     _ => format!("{name} is no longer {was}"),
@@ -216,6 +219,7 @@ mod tests {
             worker: "0123456789".to_owned(),
             address: "h:1".to_owned(),
             state: worker.to_owned(),
+            lost: "its connection broke".to_owned(),
             ..WorkerStatus::default()
         };
         Snapshot { at_ms, jobs: vec![job], workers: vec![worker], scale: None }
@@ -238,7 +242,7 @@ mod tests {
         let want = [
             "the dispatcher answers again",
             "the dispatcher does not answer: refused",
-            "worker 01234567 at h:1 was lost: it sent nothing for too long, or its connection broke",
+            "worker 01234567 at h:1 was lost: its connection broke",
             "2 samples were skipped",
             "consumer 0 left",
             "running → no consumer",

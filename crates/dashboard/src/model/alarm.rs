@@ -48,7 +48,7 @@ pub fn alarms(snapshot: &Snapshot) -> Vec<Alarm> {
     let workers = |n: usize| if n == 1 { "1 worker".to_owned() } else { format!("{n} workers") };
     let (lost, slow) = (count("lost"), count("slow"));
     if lost > 0 {
-        add("warning", format!("{} sent nothing for too long: lost", workers(lost)), None);
+        add("warning", format!("{} lost in the last 10 minutes", workers(lost)), None);
     }
     if slow > 0 {
         add("warning", format!("{} late with splits: slow", workers(slow)), None);

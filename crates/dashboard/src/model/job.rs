@@ -28,6 +28,8 @@ pub struct Job<'a> {
     pub raced: u64,
     /// The wanted number of workers; `null` while there is no decision.
     pub workers: Option<u32>,
+    /// The connected workers that hold splits of it now; local workers do not count.
+    pub workers_computing: u32,
     /// Jobs of a higher priority go first.
     pub priority: u32,
     /// Threads of its consumers' local workers.
@@ -115,6 +117,7 @@ impl<'a> Job<'a> {
             consumers: job.consumers.iter().map(Consumer::of).collect(),
             raced: job.raced,
             workers: Some(job.workers).filter(|&n| n > 0),
+            workers_computing: job.workers_computing,
             priority: job.priority,
             local_threads: job.local_threads,
             cut: &job.cut,
@@ -124,6 +127,15 @@ impl<'a> Job<'a> {
             worked: job.worked.iter().map(WorkerCost::of).collect(),
             ops: Op::all(&job.ops),
         }
+    }
+}
+
+/// Returns the workers that compute for a job and the wanted ones as text: "2 of 5".
+pub fn workers_of(computing: u32, wanted: Option<u32>) -> String {
+    match (computing, wanted) {
+        (0, None) => "-".to_owned(),
+        (n, None) => n.to_string(),
+        (n, Some(wanted)) => format!("{n} of {wanted}"),
     }
 }
 

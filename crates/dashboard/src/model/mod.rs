@@ -19,7 +19,7 @@ mod worker;
 pub use alarm::{Alarm, alarms};
 pub use consumer::Consumer;
 pub use detail::{Detail, InFlight, Written};
-pub use job::{Caching, Decision, Job, WorkerCost};
+pub use job::{Caching, Decision, Job, WorkerCost, workers_of};
 pub use op::Op;
 pub use overview::{Overview, WorkerCounts};
 pub use page::Page;

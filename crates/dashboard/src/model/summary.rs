@@ -28,6 +28,8 @@ pub struct Summary<'a> {
     pub attached: usize,
     /// The wanted number of workers; `null` while there is no decision.
     pub workers: Option<u32>,
+    /// The connected workers that hold splits of it now; local workers do not count.
+    pub workers_computing: u32,
     /// The last minute.
     pub recent: Recent,
     /// The longest current wait of a consumer, in milliseconds.
@@ -58,6 +60,7 @@ impl<'a> Summary<'a> {
             consumers: job.consumers.len(),
             attached: attached.clone().count(),
             workers: Some(job.workers).filter(|&n| n > 0),
+            workers_computing: job.workers_computing,
             recent: Recent::of(&job.consumers),
             waiting_ms: attached.map(|c| c.waiting_ms).max().unwrap_or(0),
             skipped: job.consumers.iter().map(|c| c.skipped).sum(),

@@ -36,6 +36,10 @@ pub struct Worker<'a> {
     pub disk_off: &'a str,
     /// The jobs that began with other bits than it computes, so it gets none of their splits; 16 at most.
     pub differs: Vec<Differs<'a>>,
+    /// Milliseconds since it was lost; `null` if it is not lost. Lost workers are listed for 10 minutes.
+    pub lost_ms: Option<u64>,
+    /// Why it was lost, in words; empty if it is not lost.
+    pub lost: &'a str,
 }
 
 /// A job that a worker does not compute, in JSON.
@@ -66,6 +70,8 @@ impl<'a> Worker<'a> {
             spot: worker.spot,
             disk_off: &worker.disk_off,
             differs: worker.differs.iter().map(|d| Differs { job: &d.job, difference: &d.difference }).collect(),
+            lost_ms: worker.lost_ms,
+            lost: &worker.lost,
         }
     }
 }

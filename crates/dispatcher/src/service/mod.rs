@@ -182,7 +182,10 @@ impl Dispatcher for Service {
         let tenant = whose_job(&principal, &request.name, request.tenant.clone())?;
         match self.traces.request(tenant.clone(), &request) {
             Ok(parts) => Ok(Response::new(Box::pin(parts))),
-            Err(error) => Err(refuse(with_other_tenants(&leading, &principal, &tenant, &request.name, error).await)),
+            Err(error) => {
+                let error = if_over(&leading, &tenant, &request.name, error).await;
+                Err(refuse(with_other_tenants(&leading, &principal, &tenant, &request.name, error).await))
+            }
         }
     }
 
@@ -245,6 +248,19 @@ fn whose_job(principal: &Principal, name: &str, tenant: String) -> Result<Arc<st
     }
     principal.must_be(Role::Admin).map_err(|e| refuse(e.with("job", name)))?;
     Ok(tenant.into())
+}
+
+/// Replaces the error that no process reads a job if the job is over.
+async fn if_over(leading: &Leading, tenant: &Arc<str>, job: &str, error: Error) -> Error {
+    if error.kind() != ErrorKind::NotFound {
+        return error;
+    }
+    let jobs = leading.actor.list_jobs(Some(tenant.clone()), job.to_owned()).await.unwrap_or_default();
+    match jobs.last().filter(|job| ["finished", "cancelled"].contains(&&*job.state)) {
+        Some(over) => Error::new(ErrorKind::NotFound, format!("job {job:?} is {}, so no process reads it", over.state))
+            .hint("trace a job while it is read"),
+        None => error,
+    }
 }
 
 /// Adds to the error that a tenant has no such job, for an administrator, which other tenants have one.

@@ -52,7 +52,28 @@ struct Session {
 /// A trace that a caller waits for.
 struct Wanted {
     tenant: Arc<str>,
+    /// The consumer and its job, for people.
+    of: String,
     parts: Parts,
+}
+
+/// The way of a trace to its caller. If it is dropped before the end, the caller gets an error: the consumer's process
+/// has died.
+struct TraceRelay {
+    of: String,
+    parts: Parts,
+    is_over: bool,
+}
+
+impl Drop for TraceRelay {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let gone = Error::unavailable(format!("{} sent no trace: its process has ended", self.of));
+            let parts = self.parts.clone();
+            // The caller may have parts to read first; without a caller it ends at once.
+            tokio::spawn(async move { drop(parts.send(Err(refuse(gone))).await) });
+        }
+    }
 }
 
 /// Keeps a session known until it is dropped.
@@ -108,7 +129,8 @@ impl Traces {
         let event = Event::StartTrace(StartTrace { trace, seconds: *seconds });
         let sent = events.try_send(Ok(ConsumerEvent { event: Some(event) }));
         sent.map_err(|_| Error::unavailable(format!("consumer {consumer} of job {name:?} does not answer")))?;
-        state.wanted.insert(trace, Wanted { tenant, parts });
+        let of = format!("consumer {consumer} of job {name:?}");
+        state.wanted.insert(trace, Wanted { tenant, of, parts });
         Ok(ReceiverStream::new(stream))
     }
 
@@ -121,29 +143,38 @@ impl Traces {
         tenant: &str,
         mut inbound: impl Stream<Item = Result<TracePart, Status>> + Unpin,
     ) -> Result<(), Status> {
-        let mut parts: Option<Parts> = None;
+        let mut relay: Option<TraceRelay> = None;
         for _ in 0..PARTS_MAX {
-            let Some(part) = inbound.next().await.transpose()? else { return Ok(()) };
+            let next = match &relay {
+                None => inbound.next().await,
+                Some(relay) => tokio::select! {
+                    next = inbound.next() => next,
+                    () = relay.parts.closed() => None,
+                },
+            };
+            let Some(part) = next.transpose()? else {
+                relay.iter_mut().for_each(|relay| relay.is_over = true);
+                return Ok(());
+            };
             if part.data.len() > PART_BYTES_MAX {
                 return Err(refuse(Error::invalid(format!("a part of a trace has at most {PART_BYTES_MAX} bytes"))));
             }
-            let parts = match &parts {
-                Some(parts) => parts,
-                None => parts.insert(self.take(tenant, part.trace).map_err(refuse)?),
+            let relay = match &mut relay {
+                Some(relay) => relay,
+                None => relay.insert(self.take(tenant, part.trace).map_err(refuse)?),
             };
-            if parts.send(Ok(part)).await.is_err() {
-                return Ok(());
-            }
+            // Without a caller, the next turn ends.
+            let _ = relay.parts.send(Ok(part)).await;
         }
         Err(refuse(Error::new(ErrorKind::Exhausted, format!("a trace has at most {PARTS_MAX} parts"))))
     }
 
-    fn take(&self, tenant: &str, trace: u64) -> Result<Parts> {
+    fn take(&self, tenant: &str, trace: u64) -> Result<TraceRelay> {
         let mut state = self.lock();
         let is_own = state.wanted.get(&trace).is_some_and(|wanted| *wanted.tenant == *tenant);
         let wanted = is_own.then(|| state.wanted.remove(&trace)).flatten();
         wanted
-            .map(|wanted| wanted.parts)
+            .map(|Wanted { of, parts, .. }| TraceRelay { of, parts, is_over: false })
             .ok_or_else(|| Error::new(ErrorKind::NotFound, "no caller waits for this trace"))
     }
 
@@ -186,7 +217,7 @@ mod tests {
         else {
             panic!("the consumer is asked")
         };
-        let part = |data: &[u8]| TracePart { trace, data: data.to_vec(), error: String::new() };
+        let part = |data: &[u8]| TracePart { trace, data: data.to_vec(), ..TracePart::default() };
         let sent = || stream::iter([Ok(part(b"{")), Ok(part(b"}"))]);
         assert!(traces.put("them", sent()).await.is_err(), "it is not theirs");
         traces.put("us", sent()).await.expect("it is passed on");
@@ -196,6 +227,18 @@ mod tests {
         }
         assert_eq!(bytes, b"{}");
         assert!(traces.put("us", sent()).await.is_err(), "it was taken");
+        let mut broken = traces.request("us".into(), &request("a", 5)).expect("the consumer is there");
+        let Some(Ok(ConsumerEvent { event: Some(Event::StartTrace(StartTrace { trace, .. })) })) =
+            received.recv().await
+        else {
+            panic!("the consumer is asked")
+        };
+        let begun = TracePart { trace, ..TracePart::default() };
+        let breaks = stream::iter([Ok(begun), Err(Status::cancelled("the connection broke"))]);
+        assert!(traces.put("us", breaks).await.is_err());
+        assert!(broken.next().await.is_some_and(|part| part.is_ok_and(|part| part.data.is_empty())));
+        let gone = broken.next().await.expect("the caller is told").expect_err("there is no trace");
+        assert!(gone.message().contains("consumer 0 of job \"a\" sent no trace"), "{gone}");
         drop(registered);
         assert!(traces.request("us".into(), &request("a", 5)).is_err(), "the consumer has gone");
     }

@@ -51,8 +51,8 @@ impl State {
         self.leases.list_jobs(now, tenant, name).into_iter().map(status).collect()
     }
 
-    /// Lists the workers that compute for a tenant, or all. Of a worker that others use too, a tenant does not see
-    /// their share.
+    /// Lists the workers that compute for a tenant, or all, and behind them those that were lost lately. Of a worker
+    /// that others use too, a tenant does not see their share.
     pub(crate) fn list_workers(&self, now: Ticks, tenant: Option<&str>) -> Vec<WorkerStatus> {
         let status = |(id, status)| {
             let worker_type = self.fleet.worker_type(id);
@@ -64,7 +64,8 @@ impl State {
                 ..status
             }
         };
-        self.leases.list_workers(now, tenant).into_iter().map(status).collect()
+        let live = self.leases.list_workers(now, tenant).into_iter().map(status);
+        live.chain(self.lost.list(now, tenant)).collect()
     }
 
     /// Checks the invariants of the module's documentation, if not too many splits are leased.

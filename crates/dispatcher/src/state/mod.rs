@@ -34,7 +34,7 @@
 //! Above the machines, and used by none of them:
 //! - `router`: the state itself. It passes each input to a machine, and the notices of leases to the others.
 //! - `reports`: heartbeats; `policy`: runs the policies; `tick`: the clock.
-//! - `inspect`, `figures`: views for display and metrics.
+//! - `inspect`, `figures`: views for display and metrics; `lost_workers`: the workers that were lost lately.
 //!
 //! Beside them, as plain data: `input`, `effect`, `counts`, `limits`. The other machines see `leases::views` of leases,
 //! and nothing else.
@@ -67,6 +67,7 @@ mod inspect;
 mod leases;
 mod limits;
 mod load;
+mod lost_workers;
 mod policy;
 mod reports;
 mod router;

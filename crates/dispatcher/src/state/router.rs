@@ -13,6 +13,7 @@ use super::leases::machine::Leases;
 use super::leases::notice::Notice;
 use super::load::dataset_profile::ProfileChange;
 use super::load::machine::Load;
+use super::lost_workers::LostWorkers;
 use super::scaling::machine::Scaling;
 use crate::options::{self, Retention, Timing};
 use crate::records::{JobRecord, Ledger, Update};
@@ -25,6 +26,7 @@ pub(crate) struct State {
     pub(in crate::state) load: Load,
     pub(in crate::state) scaling: Scaling,
     pub(in crate::state) fleet: Fleet,
+    pub(in crate::state) lost: LostWorkers,
     /// When the policies last ran.
     pub(in crate::state) scaled: Ticks,
 }
@@ -44,7 +46,7 @@ impl State {
     ) -> Result<Self> {
         let leases = Leases::recover(timing, now, ledger, splits, out)?;
         let (load, scaling, fleet) = (Load::recover(ledger), Scaling::default(), Fleet::default());
-        let mut state = Self { leases, load, scaling, fleet, scaled: now };
+        let mut state = Self { leases, load, scaling, fleet, lost: LostWorkers::default(), scaled: now };
         ledger.jobs.values().for_each(|record| state.add_job(now, record));
         Ok(state)
     }
@@ -184,6 +186,7 @@ impl State {
         let Arrival { session, .. } = arrival;
         self.leases.hello(now, &arrival, out);
         let Some(worker) = self.leases.worker_of(session) else { return };
+        self.lost.remove(worker.id, worker.address);
         self.fleet.hello(now, &worker, arrival.worker_type, arrival.place);
         let peers = self.fleet.peers_update(&worker, |id| self.leases.worker(id));
         let reply = peers.map(|peers| WorkerHeartbeatReply { peers: Some(peers) });
@@ -203,7 +206,10 @@ impl State {
                     self.scaling.forget_host(key);
                     self.load.profiles_mut().write_soon(now, &job);
                 }
-                Notice::WorkerGone(worker) => {
+                Notice::WorkerGone(worker, lost) => {
+                    if let Some(lost) = lost {
+                        self.lost.add(lost, self.fleet.worker_type(worker).clone());
+                    }
                     self.load.forget_worker(worker);
                     self.fleet.remove_worker(worker);
                 }

@@ -837,6 +837,9 @@ pub struct JobStatus {
     /// The workers that its consumers avoid now, at most 16.
     #[prost(message, repeated, tag = "20")]
     pub avoided: ::prost::alloc::vec::Vec<AvoidedWorker>,
+    /// The connected workers that hold leases of it now; local workers do not count.
+    #[prost(uint32, tag = "21")]
+    pub workers_computing: u32,
 }
 /// A worker that a consumer avoids because it could not fetch splits from it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1035,6 +1038,9 @@ pub struct TracePart {
     /// An error in JSON, if the consumer could not record. Empty: none.
     #[prost(string, tag = "3")]
     pub error: ::prost::alloc::string::String,
+    /// How long it recorded, in milliseconds, if its stream ended before the requested time. Absent: for that time.
+    #[prost(uint64, optional, tag = "4")]
+    pub ended_ms: ::core::option::Option<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PutTraceResponse {}
@@ -1087,6 +1093,12 @@ pub struct WorkerStatus {
     /// Jobs that began with other bits than it computes, so it gets none of their splits; 16 at most.
     #[prost(message, repeated, tag = "15")]
     pub differs: ::prost::alloc::vec::Vec<JobDifference>,
+    /// Of a lost worker: milliseconds since it was lost, and why, in words. The last 64 lost workers are listed for 10
+    /// minutes.
+    #[prost(uint64, optional, tag = "16")]
+    pub lost_ms: ::core::option::Option<u64>,
+    #[prost(string, tag = "17")]
+    pub lost: ::prost::alloc::string::String,
 }
 /// A job that a worker does not compute.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1623,7 +1635,8 @@ pub mod dispatcher_client {
                 .insert(GrpcMethod::new("forebay.v1.Dispatcher", "TraceJob"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// A consumer sends the trace that StartTrace requested, in parts.
+        /// A consumer sends the trace that StartTrace requested, in parts. It opens the call with an empty part when it begins
+        /// to record: a call that breaks shows that its process is gone.
         pub async fn put_trace(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::TracePart>,
@@ -1780,7 +1793,8 @@ pub mod dispatcher_server {
             &self,
             request: tonic::Request<super::TraceJobRequest>,
         ) -> std::result::Result<tonic::Response<Self::TraceJobStream>, tonic::Status>;
-        /// A consumer sends the trace that StartTrace requested, in parts.
+        /// A consumer sends the trace that StartTrace requested, in parts. It opens the call with an empty part when it begins
+        /// to record: a call that breaks shows that its process is gone.
         async fn put_trace(
             &self,
             request: tonic::Request<tonic::Streaming<super::TracePart>>,

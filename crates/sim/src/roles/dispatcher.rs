@@ -278,9 +278,10 @@ impl World<'_> {
                 wrong.push(format!("{} consumer {}: {c:?}", job.name, c.consumer));
             }
         }
-        let leased = machine.workers(now).into_iter().filter(|w| w.leases > 0);
+        let workers = machine.workers(now);
+        let leased = workers.iter().filter(|w| w.leases > 0);
         wrong.extend(leased.map(|w| format!("worker {} holds {} leases", w.worker, w.leases)));
-        let known = machine.workers(now).len();
+        let known = workers.iter().filter(|w| w.lost_ms.is_none()).count();
         while let Some(write) = self.dispatcher.writing.pop_front().or_else(|| machine.last_batch()) {
             self.dispatcher.disk.apply(&write);
             machine.written();

@@ -70,6 +70,7 @@ class Service:
                 tenant=tenant,
                 key=key,
                 workers=workers or None,
+                workers_computing=computing,
                 priority=priority,
                 local_threads=local_threads,
                 decisions=tuple(
@@ -85,7 +86,7 @@ class Service:
                 worked=tuple(Worked(*of) for of in worked),
             )
             for (
-                (epochs, seed, raced, workers, local_threads, priority),
+                (epochs, seed, raced, workers, computing, local_threads, priority),
                 job,
                 dataset,
                 state,
@@ -110,7 +111,7 @@ class Service:
         return ScaleStatus(wanted or None, workers, max_workers, policy, tuple(KindStatus(*kind) for kind in kinds))
 
     def workers(self) -> list[WorkerStatus]:
-        """Returns the workers."""
+        """Returns the workers, and those that were lost in the last 10 minutes, in the state `lost`."""
         return [WorkerStatus(*status[:-1], *status[-1]) for status in self._open.workers()]
 
     def why(self, job: str) -> str:

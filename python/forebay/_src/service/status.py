@@ -173,6 +173,7 @@ class JobStatus:
         key: The key that other Arrow Flight clients must send to its workers, in `list_flights(criteria=...)`; empty if
             they need none. A secret: it is not shown.
         workers: The workers that the service's policy wants for it; `None` while there is no decision.
+        workers_computing: The connected workers that hold splits of it now; local workers do not count.
         priority: Jobs of a higher priority go before it.
         local_threads: The threads of its consumers' local workers, which `workers` does not include
             (`distribute(local=...)`).
@@ -195,6 +196,7 @@ class JobStatus:
     tenant: str = ""
     key: str = field(default="", repr=False)
     workers: int | None = None
+    workers_computing: int = 0
     priority: int = 0
     local_threads: int = 0
     decisions: tuple[ScaleDecision, ...] = ()
@@ -226,6 +228,9 @@ class WorkerStatus:
         spot: Whether it may be preempted.
         differs: The jobs that began with other bits than it computes, so it gets none of their splits (16 at most); for
             each job the ops, sources and functions that differ.
+        lost_ms: Milliseconds since it was lost; `None` if it is not lost. The last 64 lost workers are listed for 10
+            minutes, and leave when a worker comes at their address.
+        lost: Why it was lost, in words; empty if it is not lost.
     """
 
     worker: str
@@ -243,3 +248,5 @@ class WorkerStatus:
     price: float
     spot: bool
     differs: Mapping[str, str] = field(default_factory=dict)
+    lost_ms: int | None = None
+    lost: str = ""

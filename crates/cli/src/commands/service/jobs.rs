@@ -1,8 +1,8 @@
 //! `forebay jobs`, and `forebay jobs show`, `why`, `trace`, `cancel` or `forget NAME`
 
-use forebay_client::JobStatus;
+use forebay_client::{JobStatus, Trace};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_dashboard::model::{Caching, Consumer, Decision, Job};
+use forebay_dashboard::model::{Caching, Consumer, Decision, Job, workers_of};
 use forebay_dashboard::why::{Verdict, why};
 use forebay_server::Service;
 use serde::Serialize;
@@ -34,10 +34,15 @@ fn trace(arguments: &TraceJob) -> Result<()> {
     if out.is_dir() || out.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         return Err(unwritable("there is no such folder, or it is one".to_owned()));
     }
-    let bytes = connect(list)?.trace(name, tenant.as_deref(), (*consumer, *seconds), &mut go_on)?;
-    std::fs::write(out, &bytes).map_err(|e| unwritable(e.to_string()))?;
+    let Trace { file, ended } = connect(list)?.trace(name, tenant.as_deref(), (*consumer, *seconds), &mut go_on)?;
+    std::fs::write(out, &file).map_err(|e| unwritable(e.to_string()))?;
     if list.json {
-        return output::json(&serde_json::json!({ "job": name, "file": out, "bytes": bytes.len() }));
+        let ended_s = ended.map(|ended| ended.as_secs_f64());
+        return output::json(&serde_json::json!({ "job": name, "file": out, "bytes": file.len(), "ended_s": ended_s }));
+    }
+    if let Some(ended) = ended {
+        let ended = ended.as_secs_f64();
+        output::line(&format!("consumer {consumer} of job {name:?} ended after {ended:.1} s of {seconds} s"))?;
     }
     output::line(&format!("{}: open it at https://ui.perfetto.dev", out.display()))
 }
@@ -111,6 +116,7 @@ fn show(arguments: &ShowJob) -> Result<()> {
             output::line(&format!("consumer   {}, {}", consumer.consumer, consumer.progress()))?;
         }
         let workers = job.workers.map_or("not decided".to_owned(), |n| format!("{n} wanted"));
+        let workers = format!("{} computing, {workers}", job.workers_computing);
         output::line(&format!("workers    {workers}"))?;
         for of in &job.worked {
             let spot = if of.spot { " (spot)" } else { "" };
@@ -192,7 +198,7 @@ fn list(arguments: &List) -> Result<()> {
         // A tenant sees only its own jobs and needs no column for the tenant.
         let of_several = jobs.iter().any(|j| j.tenant != job.tenant);
         let name = if of_several { format!("{}/{}", job.tenant, job.name) } else { job.name.to_owned() };
-        let workers = job.workers.map_or_else(String::new, |n| n.to_string());
+        let workers = workers_of(job.workers_computing, job.workers);
         [name, job.state.to_owned(), epochs, consumers, workers, skipped, job.raced.to_string(), slowest]
     };
     let headings = ["JOB", "STATE", "EPOCHS", "CONSUMERS", "WORKERS", "SKIPPED", "RACED", "AT"];

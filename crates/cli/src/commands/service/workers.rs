@@ -28,6 +28,11 @@ pub(crate) fn run(arguments: &List) -> Result<()> {
     };
     let headings = ["WORKER", "ADDRESS", "KIND", "STATE", "THREADS", "LEASES", "SPLITS", "ROWS"];
     output::table(headings, &workers.iter().map(row).collect::<Vec<_>>())?;
+    for worker in workers.iter().filter(|w| w.state == "lost") {
+        let (id, address) = (worker.worker.get(..8).unwrap_or(worker.worker), worker.address);
+        let ago = worker.lost_ms.map_or_else(String::new, |ms| format!(" {} s ago", ms / 1000));
+        output::line(&output::harmless(&format!("{id} at {address} was lost{ago}: {}", worker.lost)))?;
+    }
     for worker in workers.iter().filter(|w| !w.disk_off.is_empty()) {
         let id = worker.worker.get(..8).unwrap_or(worker.worker);
         output::line(&format!("{id} keeps nothing on disk now: {}", worker.disk_off))?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forebay_core::WorkerId;
 
 use crate::records::{ConsumerKey, JobRecord};
+use crate::state::lost_workers::LostWorker;
 
 #[derive(Debug, Clone)]
 pub(in crate::state) enum Notice {
@@ -14,6 +15,7 @@ pub(in crate::state) enum Notice {
     Attached(ConsumerKey),
     /// The session of a consumer ended.
     ConsumerGone(ConsumerKey, Arc<JobRecord>),
-    WorkerGone(WorkerId),
+    /// A worker is gone; it was lost unless it left in order.
+    WorkerGone(WorkerId, Option<LostWorker>),
     JobGone(u64),
 }

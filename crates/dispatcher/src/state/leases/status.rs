@@ -1,6 +1,6 @@
 //! Leases for display and metrics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_core::{Ticks, WorkerId};
@@ -38,12 +38,24 @@ impl Leases {
         let named = |j: &&Job| name.is_empty() || j.record.name == name;
         let seen = |j: &&Job| tenant.is_none_or(|tenant| j.record.tenant == tenant);
         let jobs = self.jobs.values().filter(seen).filter(named);
+        let computing = self.computing();
         let status = |job: &Job| JobStatus {
             splits: if name.is_empty() { Vec::new() } else { splits_in_flight(job) },
             avoided: self.avoided_workers(now, job),
+            workers_computing: computing.get(&job.record.id).copied().unwrap_or(0),
             ..self.job_status(job, tenant.is_some())
         };
         jobs.map(|job| (job.record.id, status(job))).collect()
+    }
+
+    /// Returns how many connected workers hold leases of each job, without local workers.
+    fn computing(&self) -> BTreeMap<u64, u32> {
+        let mut counts = BTreeMap::new();
+        for worker in self.workers.values().filter(|w| w.session.is_some() && !w.is_local()) {
+            let jobs: BTreeSet<u64> = worker.leases.values().map(|key| key.0.0).collect();
+            jobs.into_iter().for_each(|job| *counts.entry(job).or_default() += 1);
+        }
+        counts
     }
 
     /// Returns the state of a job: one of [`JOB_STATES`].
@@ -118,6 +130,7 @@ impl Leases {
             local: w.is_local(),
             disk_off: w.disk_off.clone(),
             differs: self.differences(w, tenant),
+            lost: if w.session.is_none() { "it may come back".to_owned() } else { String::new() },
             ..WorkerStatus::default()
         };
         let seen = |w: &Worker| tenant.is_none_or(|tenant| w.serves(tenant));

@@ -1,7 +1,7 @@
 //! The screen of `top`. Pure. A small terminal shows fewer columns and rows.
 
 use forebay_client::JobStatus;
-use forebay_dashboard::model::{Detail, Op, Overview, Snapshot, Worker};
+use forebay_dashboard::model::{Detail, Op, Overview, Snapshot, Worker, workers_of};
 use forebay_dashboard::why::Bound;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -99,7 +99,7 @@ fn jobs(frame: &mut Frame<'_>, area: Rect, app: &App, snapshot: &Snapshot) {
         ("STATE", Constraint::Length(12), MEDIUM),
         ("BATCH/S", Constraint::Length(8), MEDIUM),
         ("WAITS", Constraint::Length(6), 0),
-        ("WORK", Constraint::Length(5), MEDIUM),
+        ("WORKERS", Constraint::Length(9), MEDIUM),
         ("DONE", Constraint::Length(6), MEDIUM),
         ("WHAT HOLDS IT BACK", Constraint::Fill(5), WIDE),
     ];
@@ -110,7 +110,7 @@ fn jobs(frame: &mut Frame<'_>, area: Rect, app: &App, snapshot: &Snapshot) {
             job.state.to_owned(),
             format!("{:.1}", job.recent.batches_per_s),
             percent(job.recent.waited),
-            job.workers.map_or_else(|| "-".to_owned(), |n| n.to_string()),
+            workers_of(job.workers_computing, job.workers),
             percent(job.progress),
             harmless(&job.why.sentence),
         ];

@@ -1,7 +1,7 @@
 //! One look as text, or as JSON.
 
 use forebay_core::Result;
-use forebay_dashboard::model::{Overview, Page, Summary};
+use forebay_dashboard::model::{Overview, Page, Summary, workers_of};
 use forebay_server::Service;
 
 use super::feed::look;
@@ -38,7 +38,7 @@ fn job_name(tenant: &str, job: &str, of_several: bool) -> String {
 }
 
 fn row(job: &Summary<'_>, of_several: bool) -> [String; 7] {
-    let workers = job.workers.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    let workers = workers_of(job.workers_computing, job.workers);
     [
         job_name(job.tenant, job.name, of_several),
         job.state.to_owned(),

@@ -191,7 +191,7 @@ impl Leases {
             let computed = worker.jobs.contains(&job.record.id);
             job.consumers.iter_mut().for_each(|consumer| consumer.lose_worker(now, id, computed));
         }
-        self.notices.push(Notice::WorkerGone(id));
+        self.notices.push(Notice::WorkerGone(id, (!worker.leaving).then(|| worker.lost(id, now))));
         let suspects = if worker.leaving { BTreeSet::new() } else { worker.suspects(now, self.timing.lease) };
         for (token, key) in worker.leases {
             self.drop_lease(key, token, out);

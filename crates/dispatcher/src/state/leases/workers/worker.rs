@@ -13,6 +13,7 @@ use crate::records::{ConsumerKey, SplitKey};
 use crate::state::input::SessionId;
 use crate::state::leases::job::Job;
 use crate::state::leases::views::WorkerView;
+use crate::state::lost_workers::{Cause, LostWorker};
 
 /// The most splits that a worker may request.
 const CREDIT_MAX: u32 = 1 << 16;
@@ -34,6 +35,8 @@ pub(in crate::state::leases) struct Worker {
     pub(in crate::state::leases) address: Arc<str>,
     pub(in crate::state::leases) threads: u32,
     pub(in crate::state::leases) session: Option<SessionId>,
+    /// Whether it has said hello since this process leads.
+    has_come: bool,
     /// When the worker's last message came; without a session, when the session ended.
     pub(in crate::state::leases) heard: Ticks,
     /// When the dispatcher last answered a heartbeat, or the hello.
@@ -84,6 +87,7 @@ impl Worker {
             address,
             threads: 0,
             session: None,
+            has_come: false,
             heard: now,
             answered: now,
             until,
@@ -112,6 +116,7 @@ impl Worker {
     pub(in crate::state::leases) fn begin(&mut self, session: SessionId, address: Arc<str>, threads: u32, now: Ticks) {
         (self.session, self.address, self.threads, self.heard) = (Some(session), address, threads, now);
         (self.credit, self.leaving, self.answered) = (0, false, now);
+        self.has_come = true;
         self.jobs.clear();
     }
 
@@ -264,6 +269,26 @@ impl Worker {
     pub(in crate::state::leases) fn view(&self, id: WorkerId) -> WorkerView<'_> {
         let (address, threads, only) = (&self.address, self.threads, self.only);
         WorkerView { id, address, threads, serves: self.serves.as_ref(), only, is_live: self.is_live() }
+    }
+
+    /// Returns what is kept of it when it is lost now.
+    pub(in crate::state::leases) fn lost(&self, id: WorkerId, now: Ticks) -> LostWorker {
+        let cause = match self.session {
+            Some(_) => Cause::Silent(now - self.heard),
+            None if self.has_come => Cause::Broken,
+            None => Cause::Absent,
+        };
+        LostWorker {
+            id,
+            address: self.address.clone(),
+            threads: self.threads,
+            serves: self.serves.clone(),
+            is_local: self.is_local(),
+            done: [self.splits_done, self.rows_done, self.rows_shared],
+            heard: self.heard,
+            at: now,
+            cause,
+        }
     }
 
     pub(in crate::state::leases) fn is_live(&self) -> bool {
