@@ -44,6 +44,7 @@ PLAUSIBLE: dict[str, Any] = {
     "first": 1,
     "fn": dict,
     "function": lambda: iter([{"x": 1}]),
+    "impulse_response": "id",
     "index": 0,
     "into": "part",
     "job": "job",
