@@ -72,9 +72,9 @@ pub use ops::expr::{
 };
 pub use ops::{
     Access, Along, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Chat, Class, Clip, Corner, CorruptSpans,
-    Direction, Edge, FillInMiddle, Function, ImageFormat, ImageMode, Interpolation, KeptLevel, Layout, Learn,
-    Logarithm, Loudness, MaskTokens, Mel, MelNorm, MelScale, MiddleTokens, Mixing, Op, Pack, Packing, PadTo, PrefixLm,
-    Resample, Role, ShuffleWindow, Spectrogram, Tokenize, Window, image_layout,
+    Direction, Edge, FillInMiddle, Function, ImageFormat, ImageMode, Interpolation, Layout, Learn, Logarithm, Loudness,
+    MaskTokens, Mel, MelNorm, MelScale, MiddleTokens, Mixing, Op, Pack, Packing, PadTo, PrefixLm, Resample, Role,
+    ShuffleWindow, SoundLevel, Spectrogram, Tokenize, Window, image_layout,
 };
 pub use physical::boundary::{PlacementBoundary, default_boundary};
 pub use physical::cache_bypass::CacheBypass;

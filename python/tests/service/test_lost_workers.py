@@ -39,7 +39,12 @@ def test_a_killed_worker_is_listed_with_its_time_and_reason_and_one_that_leaves_
             os.kill(killed, signal.SIGKILL)
             until(lambda: [w.state for w in service.workers()].count("lost") == 1)
             os.kill(left, signal.SIGTERM)
-            until(lambda: [next(batches) and 1] and sum(w.state != "lost" for w in service.workers()) == 1)
+
+            def one_is_left() -> bool:
+                seen.append(next(batches))
+                return sum(w.state != "lost" for w in service.workers()) == 1
+
+            until(one_is_left)
             assert computing() <= 1
             (lost,) = (w for w in service.workers() if w.state == "lost")
             assert lost.lost_ms is not None

@@ -51,8 +51,8 @@ impl State {
         self.leases.list_jobs(now, tenant, name).into_iter().map(status).collect()
     }
 
-    /// Lists the workers that compute for a tenant, or all, and behind them those that were lost lately. Of a worker
-    /// that others use too, a tenant does not see their share.
+    /// Lists the workers that compute for a tenant, or all workers. The lost workers of the last 10 minutes come last. If
+    /// several tenants use a worker, a tenant does not see the share of the others.
     pub(crate) fn list_workers(&self, now: Ticks, tenant: Option<&str>) -> Vec<WorkerStatus> {
         let status = |(id, status)| {
             let worker_type = self.fleet.worker_type(id);

@@ -6,7 +6,7 @@
 
 use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};
-use forebay_plan::KeptLevel;
+use forebay_plan::SoundLevel;
 use forebay_plan::ops::RandomReverb;
 
 use super::change::{mean_square, peak, scaled};
@@ -63,8 +63,8 @@ pub(crate) fn reverb(
     }
     let levels = match op.keep_level {
         None => None,
-        Some(KeptLevel::Peak) => Some((peak(sound.samples), peak(&made))),
-        Some(KeptLevel::Rms) => Some((mean_square(sound.samples).sqrt(), mean_square(&made).sqrt())),
+        Some(SoundLevel::Peak) => Some((peak(sound.samples), peak(&made))),
+        Some(SoundLevel::Rms) => Some((mean_square(sound.samples).sqrt(), mean_square(&made).sqrt())),
     };
     if let Some((before, after)) = levels {
         let expected = before * (mean_square(response.samples) * response.len() as f64).sqrt();

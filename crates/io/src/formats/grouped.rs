@@ -11,14 +11,14 @@ use forebay_data::Field;
 use crate::index::table::Table;
 use crate::store::{Ahead, Object};
 
-/// The part of a group that is decoded.
+/// Which part of a group is decoded, and in which steps.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct DecodeOptions<'a> {
     /// The columns.
     pub(crate) fields: &'a [Field],
     /// The most rows of a batch.
     pub(crate) rows: usize,
-    /// One bit for each row of the group: of a format that reads column by column, only the rows whose bit is set.
+    /// One bit for each row of the group. A format that reads column by column decodes only the rows whose bit is set.
     pub(crate) kept: Option<&'a BooleanBuffer>,
     /// The bytes that [`Grouped::request`] has requested.
     pub(crate) ahead: Option<&'a Ahead>,
@@ -50,5 +50,5 @@ pub(crate) trait Grouped: Sized + Send + Sync {
     ///
     /// # Errors
     /// Data when the group cannot be read; Exhausted when it states a size above the memory limit.
-    fn batches(&self, group: usize, wanted: Wanted<'_>) -> Result<Self::Batches>;
+    fn batches(&self, group: usize, options: DecodeOptions<'_>) -> Result<Self::Batches>;
 }

@@ -1,7 +1,7 @@
 //! The threads that compute splits.
 //!
 //! - `engine`: the interface that the lease table uses, so that the simulation can compute in virtual time
-//! - `pool`: the threads
+//! - `pool`: the threads, and their waits
 //! - `fair_queue`: chooses the consumer whose work is next
 //! - `task`: the entries of that queue, and the tasks that threads take from it
 //! - `turn`: lets others compute between two chunks of a source block

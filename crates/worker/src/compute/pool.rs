@@ -6,9 +6,11 @@
 //! They are threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at
 //! once as the worker was configured with. A thread that waits (for a slow consumer, or before it retries a storage)
 //! lets another compute meanwhile, and so does one that hangs (see `watchdog`). Bounds: the configured threads, and
-//! [`SPARE_THREADS_MAX`] that wait or hang; of these, [`STORE_WAITS_MAX`] wait for the answer of a store.
+//! [`SPARE_THREADS_MAX`] that wait or hang. `waits` has the waits, and the bound of those for a store.
 
 #![expect(clippy::disallowed_methods, reason = "the threads that compute, and the one that watches them")]
+
+mod waits;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Ordinal, WaitsFor, set_waiting};
-use forebay_exec::{RowPool, STACK_BYTES, Scratch, ThreadCpuTime, add_waited, set_preemption};
+use forebay_exec::{RowPool, STACK_BYTES, Scratch, ThreadCpuTime, set_preemption};
 use forebay_plan::Morsel;
 
 use crate::compute::fair_queue::{Charge, Eligibility, FairQueue, Flow};
@@ -32,8 +34,6 @@ use crate::splits::split_buffer::SplitBuffer;
 
 /// Threads in addition to computing threads, for threads that wait or hang.
 const SPARE_THREADS_MAX: usize = 256;
-/// The most threads that wait for a store while others compute in their place.
-const STORE_WAITS_MAX: usize = 8;
 /// How often the pool looks for threads that hang.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -332,55 +332,6 @@ impl PoolShared {
             state.watchdog.go_on(Instant::now(), id);
         }
         is_replaced
-    }
-
-    /// Runs `wait`, for the block's consumer, while another thread may compute in this one's place. The wait is not
-    /// charged.
-    pub(crate) fn wait_for_consumer<T>(self: &Arc<Self>, wait: impl FnOnce() -> T) -> T {
-        Turn::with(|turn| {
-            if let Some(charge) = turn.charge.take() {
-                lock(&self.state).queue.correct(charge, turn.since.elapsed());
-            }
-        });
-        let waited = self.aside(wait);
-        Turn::with(|turn| {
-            turn.charge = Some(lock(&self.state).queue.go_on(turn.flow, true));
-            turn.since = Instant::now();
-        });
-        waited
-    }
-
-    /// Runs `wait` while another thread may compute in this one's place. Afterwards both compute: for the length of one
-    /// morsel, one thread more than configured.
-    pub(crate) fn aside<T>(self: &Arc<Self>, wait: impl FnOnce() -> T) -> T {
-        let mut state = lock(&self.state);
-        state.watchdog.step_aside(CURRENT.get());
-        self.clone().fill(&mut state);
-        drop(state);
-        self.work.notify_one();
-        let done = wait();
-        self.go_on();
-        done
-    }
-
-    /// Runs `wait`, for the answer of a store. Another thread computes in this one's place, unless
-    /// [`STORE_WAITS_MAX`] threads wait so. A worker of T threads has up to T + [`STORE_WAITS_MAX`] such waits at once,
-    /// so each costs its job that part of the time of a thread.
-    fn wait_for_store(self: &Arc<Self>, wait: &mut dyn FnMut()) {
-        let began = Instant::now();
-        let mut state = lock(&self.state);
-        let (is_replaced, threads) = (state.store_waits < STORE_WAITS_MAX, state.threads_max);
-        state.store_waits += usize::from(is_replaced);
-        drop(state);
-        if is_replaced {
-            self.aside(wait);
-            lock(&self.state).store_waits -= 1;
-        } else {
-            wait();
-        }
-        let free = began.elapsed().mul_f64(STORE_WAITS_MAX as f64 / (threads + STORE_WAITS_MAX) as f64);
-        add_waited(free.as_nanos() as u64);
-        Turn::with(|turn| turn.since += free);
     }
 
     /// Records that this thread's task has made progress: it does not hang.

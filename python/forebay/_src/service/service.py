@@ -111,7 +111,7 @@ class Service:
         return ScaleStatus(wanted or None, workers, max_workers, policy, tuple(KindStatus(*kind) for kind in kinds))
 
     def workers(self) -> list[WorkerStatus]:
-        """Returns the workers, and those that were lost in the last 10 minutes, in the state `lost`."""
+        """Returns the workers, and the workers that the service lost in the last 10 minutes (state `lost`)."""
         return [WorkerStatus(*status[:-1], *status[-1]) for status in self._open.workers()]
 
     def why(self, job: str) -> str:

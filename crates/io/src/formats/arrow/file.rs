@@ -15,7 +15,7 @@ use forebay_data::Field;
 use super::messages::{Batches, HEAD_BYTES_MAX, check_sizes, corrupt, guarded, message, read, rows_of};
 use super::schema::{Found, found};
 use super::stream::{self, Stream};
-use crate::formats::grouped::{Grouped, Wanted};
+use crate::formats::grouped::{DecodeOptions, Grouped};
 use crate::index::table::Table;
 use crate::store::{Ahead, Object};
 
@@ -236,7 +236,7 @@ impl Grouped for File {
         None
     }
 
-    fn batches(&self, group: usize, wanted: Wanted<'_>) -> Result<Batches> {
-        Ok(Batches { batch: self.batch(group)?, row: 0, rows: wanted.rows.max(1) })
+    fn batches(&self, group: usize, options: DecodeOptions<'_>) -> Result<Batches> {
+        Ok(Batches { batch: self.batch(group)?, row: 0, rows: options.rows.max(1) })
     }
 }

@@ -18,7 +18,7 @@ use parquet::basic::CompressionCodec;
 use parquet::file::metadata::RowGroupMetaData;
 
 use super::arrow;
-use super::grouped::{Grouped, Wanted};
+use super::grouped::{DecodeOptions, Grouped};
 use crate::index::table::Table;
 use crate::store::{Ahead, Object};
 use object::Ranges;
@@ -93,9 +93,9 @@ impl File {
     }
 
     /// Opens a row group: reads the bytes of the wanted columns, and decodes them on demand.
-    fn group(&self, group: usize, wanted: Wanted<'_>) -> Result<Batches> {
+    fn group(&self, group: usize, options: DecodeOptions<'_>) -> Result<Batches> {
         let uri = self.object.uri();
-        let leaves = self.leaves(wanted.fields);
+        let leaves = self.leaves(options.fields);
         let blame = |e: Error| e.with("file", uri).with("row group", group);
         self.check_sizes(group, &leaves).map_err(blame)?;
         self.check_codecs(group, &leaves).map_err(blame)?;
@@ -103,14 +103,14 @@ impl File {
         let head = metadata.row_groups().get(group).ok_or_else(|| blame(Error::data("this row group is not there")))?;
         let mask = ProjectionMask::leaves(self.footer.parquet_schema(), leaves.iter().copied());
         let bytes =
-            guarded(uri, || Ranges::of_group(self.object.clone(), head, &leaves, wanted.ahead)).map_err(blame)?;
-        let rows = decoded::rows_max(uri, &bytes, head, &leaves).map_err(blame)?.min(wanted.rows).max(1);
+            guarded(uri, || Ranges::of_group(self.object.clone(), head, &leaves, options.ahead)).map_err(blame)?;
+        let rows = decoded::rows_max(uri, &bytes, head, &leaves).map_err(blame)?.min(options.rows).max(1);
         let reader = guarded(uri, || {
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.footer.clone())
                 .with_row_groups(vec![group])
                 .with_projection(mask)
                 .with_batch_size(rows);
-            match wanted.kept {
+            match options.kept {
                 Some(kept) => builder.with_row_selection(RowSelection::from_boolean_buffer(kept.clone())).build(),
                 None => builder.build(),
             }
@@ -170,8 +170,8 @@ impl Grouped for File {
         Ahead::request(&self.object, object::ranges(head, &self.leaves(fields)))
     }
 
-    fn batches(&self, group: usize, wanted: Wanted<'_>) -> Result<Batches> {
-        self.group(group, wanted)
+    fn batches(&self, group: usize, options: DecodeOptions<'_>) -> Result<Batches> {
+        self.group(group, options)
     }
 }
 

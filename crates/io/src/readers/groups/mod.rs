@@ -25,7 +25,7 @@ use super::bytes::pool::Pool;
 use super::condition::RowCondition;
 use super::reader::{Chunks, Place, Reader, block_ids, check, ids};
 use crate::formats::arrow::Column;
-use crate::formats::grouped::{Grouped, Wanted};
+use crate::formats::grouped::{DecodeOptions, Grouped};
 use crate::rows;
 use footers::Footer;
 use group::{Decoded, Group};
@@ -351,7 +351,7 @@ impl<F: Grouped> Reader for Groups<F> {
             return Ok(Box::new(std::iter::empty()));
         }
         let (fields, rows) = (self.schema.fields(), rows.min(total).clamp(1, BATCH_ROWS_MAX));
-        let mut batches = self.file(file)?.batches(group, Wanted { fields, rows, kept: None, ahead: None })?;
+        let mut batches = self.file(file)?.batches(group, DecodeOptions { fields, rows, kept: None, ahead: None })?;
         let (mut row, mut over) = (0u64, false);
         Ok(Box::new(std::iter::from_fn(move || {
             if over {

@@ -14,7 +14,7 @@ use super::packed::{Filling, Layout, Packed, Segment};
 use super::selection::RowMask;
 use crate::fail;
 use crate::formats::arrow::{self, Column, Lack};
-use crate::formats::grouped::{Grouped, Wanted};
+use crate::formats::grouped::{DecodeOptions, Grouped};
 use crate::store::Ahead;
 
 /// The most rows that are decoded in one step, so that a wrong row count in a footer causes no large allocation.
@@ -122,8 +122,8 @@ impl<'a, F: Grouped> Parts<'a, F> {
         let opened = self.of.file(file)?;
         let ahead = self.requested(&opened, group, fields);
         let rows_max = self.rows.min(BATCH_ROWS_MAX);
-        let wanted = Wanted { fields, rows: rows_max, kept: bits, ahead: ahead.as_deref() };
-        let batches = opened.batches(group, wanted)?;
+        let options = DecodeOptions { fields, rows: rows_max, kept: bits, ahead: ahead.as_deref() };
+        let batches = opened.batches(group, options)?;
         let batches = batches.collect::<Result<Vec<_>>>()?;
         let batch = joined(&batches)?.filter(|batch| batch.num_rows() == rows);
         let batch = batch.ok_or_else(|| short::<F>(uri, group))?;
@@ -159,8 +159,8 @@ impl<'a, F: Grouped> Parts<'a, F> {
         let open = |field: usize| -> Result<_> {
             let fields = std::slice::from_ref(&self.fields()[field]);
             let ahead = self.requested(&opened, group, fields);
-            let wanted = Wanted { fields, rows: STEP_ROWS, kept: None, ahead: ahead.as_deref() };
-            Ok((Schema::new(fields.to_vec())?, opened.batches(group, wanted)?))
+            let options = DecodeOptions { fields, rows: STEP_ROWS, kept: None, ahead: ahead.as_deref() };
+            Ok((Schema::new(fields.to_vec())?, opened.batches(group, options)?))
         };
         let mut readers = segment.fields().map(open).collect::<Result<Vec<_>>>()?;
         let mut filling = Filling::new(segment, self.fields(), self.rows, &self.of.memory);

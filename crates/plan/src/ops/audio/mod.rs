@@ -14,7 +14,7 @@ pub use crop_audio::{CropAudio, RandomOffset};
 pub use decode_audio::DecodeAudio;
 pub use loudness::{Loudness, NormalizeAudio, RandomGain};
 pub use random_noise::RandomNoise;
-pub use random_reverb::{KeptLevel, RandomReverb};
+pub use random_reverb::{RandomReverb, SoundLevel};
 pub use resample_audio::ResampleAudio;
 pub use spec_augment::SpecAugment;
 pub use spectrogram::{Edge, Logarithm, Mel, MelNorm, MelScale, Spectrogram, Window};

@@ -14,10 +14,10 @@ const NAME: &str = "random_reverb";
 /// Nanoseconds for a byte of sound: two Fourier transforms.
 const BYTE_NS: f64 = 12.0;
 
-/// The level of a sound that stays as it was.
+/// A measure of the level of a sound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum KeptLevel {
+pub enum SoundLevel {
     /// The greatest absolute value.
     Peak,
     /// The root of the mean square.
@@ -36,7 +36,7 @@ pub struct RandomReverb {
     pub shift: bool,
     /// The level that stays. `None`: the result is the convolution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keep_level: Option<KeptLevel>,
+    pub keep_level: Option<SoundLevel>,
     /// The probability, 0 to 1.
     pub probability: f64,
 }
@@ -68,8 +68,8 @@ impl OpSpec for RandomReverb {
     fn arguments(&self) -> String {
         let level = match self.keep_level {
             None => "None",
-            Some(KeptLevel::Peak) => "peak",
-            Some(KeptLevel::Rms) => "rms",
+            Some(SoundLevel::Peak) => "peak",
+            Some(SoundLevel::Rms) => "rms",
         };
         let Self { column, impulse_response, shift, probability, .. } = self;
         format!("{column}, {impulse_response}, shift={shift}, keep_level={level}, p={probability}")

@@ -13,9 +13,9 @@ use forebay_core::Result;
 use forebay_data::{DType, Field, Kind};
 use forebay_plan::{
     Annotations, AutoPolicy, Binary, BlobId, Border, BoxFormat, Call, CastType, Corner, Direction, Edge, Expr, Found,
-    Function, Group, ImageFormat, ImageMode, Interpolation, KeptLevel, Layout, Logarithm, Loudness, Mel, MelNorm,
-    MelScale, Mixing, Op, Packing, PadTo, Pattern, Resample, ShuffleWindow, Table, TimePart, TimeUnit, Values, Window,
-    ops,
+    Function, Group, ImageFormat, ImageMode, Interpolation, Layout, Logarithm, Loudness, Mel, MelNorm, MelScale,
+    Mixing, Op, Packing, PadTo, Pattern, Resample, ShuffleWindow, SoundLevel, Table, TimePart, TimeUnit, Values,
+    Window, ops,
 };
 
 use super::random::col;

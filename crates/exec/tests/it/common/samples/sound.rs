@@ -47,7 +47,7 @@ pub(super) fn audio() -> Vec<Sample> {
         Op::RandomNoise(ops::RandomNoise { column, noise, snr_db, probability })
     };
     let reverb = |column, response, probability| {
-        let (column, impulse_response, keep_level) = (name(column), name(response), Some(KeptLevel::Rms));
+        let (column, impulse_response, keep_level) = (name(column), name(response), Some(SoundLevel::Rms));
         Op::RandomReverb(ops::RandomReverb { column, impulse_response, shift: true, keep_level, probability })
     };
     let mask = |column, time_ratio| {
