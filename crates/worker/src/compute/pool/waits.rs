@@ -66,7 +66,7 @@ impl PoolShared {
         let mut state = lock(&self.state);
         let is_free = state.store_waits < STORE_WAITS_MAX;
         state.store_waits += usize::from(is_free);
-        (is_free.then_some(StorePlace(self)), state.threads_max)
+        (is_free.then(|| StorePlace(self)), state.threads_max)
     }
 }
 
