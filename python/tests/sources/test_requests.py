@@ -136,13 +136,13 @@ def test_the_columns_of_a_row_group_share_requests(serve, folder, name):
     assert len(server.ranges) - len(groups) <= 6
 
 
-def test_a_worker_of_one_thread_waits_for_nine_answers(serve, folder):
-    """Eight waiting threads are replaced. The ninth wait is that of the thread which would compute."""
+def test_a_worker_of_four_threads_waits_for_nine_answers(serve, folder):
+    """Eight waiting threads are replaced, and the ninth is not."""
     for file in range(48):
         pq.write_table(pa.table({"n": np.random.default_rng(file).random(20_000)}), folder / f"many-{file:02}.parquet")
     expected = rows(fb.from_parquet(f"{folder}/many-*.parquet").batch(20_000).iter(seed=1))
     server = serve(together=9)
     ds = fb.from_parquet([f"{server.url}/many-{file:02}.parquet" for file in range(48)]).batch(20_000)
-    with fb.up(workers=1, threads=1) as service:
+    with fb.up(workers=1, threads=4) as service:
         assert rows(ds.distribute(service, job="far", seed=1).iter()) == expected
     assert server.most >= 9
