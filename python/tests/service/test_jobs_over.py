@@ -56,6 +56,13 @@ def test_each_tenant_forgets_its_own(fleet, until: Callable[..., None]) -> None:
     fleet.worker(address, token=worker)
     for token in (a, b):
         assert read(address, "job", token=token) == 8
+    for tenants in ("a", "b", "ab", "c"):
+        of_one = ("--tenant", tenants) if len(tenants) == 1 else ()
+        done = forebay("jobs", "show", "job", "--json", *of_one, "--service", address, FOREBAY_TOKEN=admin)
+        if tenants == "c":
+            assert 'there is no job "job" of tenant "c"' in done.stderr
+        else:
+            assert [job["tenant"] for job in json.loads(done.stdout)] == list(tenants)
     with pytest.raises(fb.errors.PermissionDeniedError):
         fb.connect(address, token=a).forget("job", tenant="b")
     fb.connect(address, token=a).cancel("job")

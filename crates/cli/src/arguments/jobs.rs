@@ -20,7 +20,7 @@ pub(crate) struct List {
     #[arg(long, env = "FOREBAY_SERVICE", default_value = "forebay://127.0.0.1:7070", value_name = "ADDRESS", value_parser = address)]
     pub(crate) service: String,
     /// Time to wait for an answer, in seconds
-    #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = timeout)]
+    #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = timeout, allow_negative_numbers = true)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) access: Access,
@@ -90,6 +90,9 @@ pub(crate) struct EndJob {
 pub(crate) struct ShowJob {
     /// Name of the job
     pub(crate) name: String,
+    /// Tenant of the job, for administrators [default: all tenants that have a job of this name]
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
     #[command(flatten)]
     pub(crate) list: List,
 }

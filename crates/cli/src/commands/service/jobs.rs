@@ -59,15 +59,17 @@ fn end(arguments: &EndJob, done: &str, ends: Ends) -> Result<()> {
     output::line(&format!("{done} {name}"))
 }
 
-/// Returns the jobs of a name; at least one.
+/// Returns the jobs of a name, of one tenant or all; at least one.
 ///
 /// # Errors
 /// NotFound.
-fn named(service: &Service, name: &str) -> Result<Vec<JobStatus>> {
-    let jobs = service.jobs(Some(name), &mut go_on)?;
+fn named(service: &Service, ShowJob { name, tenant, .. }: &ShowJob) -> Result<Vec<JobStatus>> {
+    let mut jobs = service.jobs(Some(name), &mut go_on)?;
+    jobs.retain(|job| tenant.as_ref().is_none_or(|tenant| *tenant == job.tenant));
     // The service takes an empty name for all jobs.
     if jobs.is_empty() || name.is_empty() {
-        return Err(Error::new(ErrorKind::NotFound, format!("there is no job {name:?}")).hint("see `forebay jobs`"));
+        let of = tenant.as_ref().map_or_else(String::new, |tenant| format!(" of tenant {tenant:?}"));
+        return Err(Error::new(ErrorKind::NotFound, format!("there is no job {name:?}{of}")).hint("see `forebay jobs`"));
     }
     Ok(jobs)
 }
@@ -89,7 +91,7 @@ impl<'a> JobVerdict<'a> {
 
 fn say_why(arguments: &ShowJob) -> Result<()> {
     let service = connect(&arguments.list)?;
-    let jobs = named(&service, &arguments.name)?;
+    let jobs = named(&service, arguments)?;
     let workers = service.workers(&mut go_on)?;
     let verdicts: Vec<_> = jobs.iter().map(|job| JobVerdict::of(job, why(job, &workers))).collect();
     if arguments.list.json {
@@ -103,7 +105,7 @@ fn say_why(arguments: &ShowJob) -> Result<()> {
 }
 
 fn show(arguments: &ShowJob) -> Result<()> {
-    let jobs = named(&connect(&arguments.list)?, &arguments.name)?;
+    let jobs = named(&connect(&arguments.list)?, arguments)?;
     let jobs: Vec<_> = jobs.iter().map(Job::of).collect();
     if arguments.list.json {
         return output::json(&jobs);
