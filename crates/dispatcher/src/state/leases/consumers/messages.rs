@@ -58,8 +58,9 @@ impl Leases {
         if let Some(other) = consumer.attached {
             if now - other.heard <= silence_max {
                 let message = format!("consumer {} of job {name:?} is being read by another process", key.1);
-                return Err(Error::new(ErrorKind::Conflict, message)
-                    .hint("give each process its own consumers=(index, count), or end the other process"));
+                let hint = "give each process its own part with consumers=(index, count), or with consumers=\"auto\" in \
+                    to_torch, to_jax and to_keras; or end the other process";
+                return Err(Error::new(ErrorKind::Conflict, message).hint(hint));
             }
             self.consumer_sessions.remove(&other.session);
             out.push(Effect::End(other.session, Error::unavailable("another process took this consumer over")));
