@@ -48,7 +48,8 @@
 //! SP-2 tokens only rise;
 //! SP-3 no split before a consumer's frontier is leased;
 //! SP-4 a consumer's leases lie within its window;
-//! SP-5 while a worker has room, and a consumer that reaches it has room, splits are granted;
+//! SP-5 while a worker has room, and a consumer that reaches it has room, splits are granted (where hints are strict, at
+//!      least the split that the consumer needs next);
 //! SP-6 replaying the persisted updates yields the same jobs, frontiers, leases (without backup leases), skipped
 //!      samples and dataset profiles;
 //! SP-7 a skipped sample is durable before the dispatcher confirms it to the consumer, and each worker that gets the

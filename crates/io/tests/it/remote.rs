@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::support::{index, open, places, rows, stream_all, tar_of, write};
 use forebay_core::{Epoch, ErrorKind};
-use forebay_io::{Draft, Features, Together, infer};
-use forebay_plan::{EpochLanes, LaneLayout, LaneWindow};
+use forebay_io::{Draft, Features, Reader, SourceIndex, Together, infer};
+use forebay_plan::{EpochLanes, LaneLayout, LaneWindow, Source};
 
 /// Serves a folder with ranges and etags; `generation` is part of every etag, `sent` are the bytes that were sent.
 #[derive(Clone, Default)]
@@ -128,51 +128,106 @@ fn many_small_remote_members_take_few_requests() {
     assert_eq!(server.requests.load(Ordering::Relaxed) - before, 1);
 }
 
+/// Twelve files of lines in a store, and their windows.
+struct Lines {
+    server: Server,
+    source: Source,
+    index: SourceIndex,
+    layout: LaneLayout,
+    /// The lanes of two epochs.
+    lanes: [Arc<EpochLanes>; 2],
+    _dir: tempfile::TempDir,
+}
+
+impl Lines {
+    const ROWS: usize = 12 * 500;
+
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let line = format!("{}\n", "x".repeat(4 << 10));
+        let names: Vec<String> = (0..12).map(|i| format!("{i:02}.txt")).collect();
+        names.iter().for_each(|name| drop(write(dir.path(), name, line.repeat(500).as_bytes())));
+        let server = serve(dir.path().to_path_buf());
+        let paths = names.iter().map(|name| format!("{}/{name}", server.address)).collect();
+        let source = infer(Draft::Text { paths }, None).expect("infers");
+        let index = index(&source, false).expect("lists");
+        let sizes: Vec<u64> = index.files().map(|file| file.size).collect();
+        let layout = LaneLayout::new(index.blocks(), index.bytes(), 1 << 20, true);
+        let lanes = [7, 8].map(|key| Arc::new(EpochLanes::new(layout, &sizes, key)));
+        assert!(layout.windows() > 20, "{}", layout.windows());
+        server.sent.store(0, Ordering::Relaxed);
+        Self { server, source, index, layout, lanes, _dir: dir }
+    }
+
+    fn window(&self, epoch: usize, number: u64) -> LaneWindow {
+        LaneWindow { lanes: self.lanes[epoch].clone(), number, epoch: Epoch(epoch as u64) }
+    }
+
+    /// Reads a window, and returns its number of rows.
+    fn read(&self, reader: &dyn Reader, epoch: usize, number: u64) -> usize {
+        let chunks = reader.window(&self.window(epoch, number), 64).expect("reads");
+        chunks.map(|chunk| chunk.expect("reads").num_rows()).sum()
+    }
+
+    /// Checks that the store sent at most this percentage of the files' bytes.
+    fn check_sent(&self, percent: u64) {
+        let (sent, bytes) = (self.server.sent.load(Ordering::Relaxed), self.index.bytes());
+        assert!(sent * 100 < bytes * percent, "{sent} bytes of {bytes} were sent");
+    }
+}
+
 /// Reads neighbouring windows by two threads, the later one first.
 #[test]
 fn windows_that_threads_begin_in_another_order_are_sent_once() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let line = format!("{}\n", "x".repeat(4 << 10));
-    let names: Vec<String> = (0..12).map(|i| format!("{i:02}.txt")).collect();
-    names.iter().for_each(|name| drop(write(dir.path(), name, line.repeat(500).as_bytes())));
-    let server = serve(dir.path().to_path_buf());
-    let paths = names.iter().map(|name| format!("{}/{name}", server.address)).collect();
-    let source = infer(Draft::Text { paths }, None).expect("infers");
-    let index = index(&source, false).expect("lists");
-    let sizes: Vec<u64> = index.files().map(|file| file.size).collect();
-    let layout = LaneLayout::new(index.blocks(), index.bytes(), 1 << 20, true);
-    let lanes = Arc::new(EpochLanes::new(layout, &sizes, 7));
-    let window = |number| LaneWindow { lanes: lanes.clone(), number, epoch: Epoch(0) };
-    let reader = open(&source, &index).expect("opens");
-    let read = |number| -> usize {
-        let chunks = reader.window(&window(number), 64).expect("reads");
-        chunks.map(|chunk| chunk.expect("reads").num_rows()).sum()
-    };
-    let before = server.sent.load(Ordering::Relaxed);
-    let numbers: Vec<u64> = (0..layout.windows()).collect();
-    assert!(numbers.len() > 20, "{}", numbers.len());
+    let lines = Lines::new();
+    let reader = open(&lines.source, &lines.index).expect("opens");
+    let numbers: Vec<u64> = (0..lines.layout.windows()).collect();
     let rows: usize = numbers
         .chunks(2)
         .map(|pair| {
-            let announced: Vec<_> = pair.iter().map(|&number| reader.announce_window(&window(number))).collect();
+            let announced: Vec<_> = pair.iter().map(|&n| reader.announce_window(&lines.window(0, n))).collect();
             std::thread::scope(|scope| {
                 let (begins, begun) = std::sync::mpsc::channel();
                 let later = pair.get(1).map(|&number| {
+                    let (lines, reader) = (&lines, &*reader);
                     scope.spawn(move || {
                         begins.send(()).expect("it waits");
-                        read(number)
+                        lines.read(reader, 0, number)
                     })
                 });
                 begun.recv().ok();
-                let rows = read(pair[0]) + later.map_or(0, |later| later.join().expect("reads"));
+                let rows = lines.read(&*reader, 0, pair[0]) + later.map_or(0, |later| later.join().expect("reads"));
                 drop(announced);
                 rows
             })
         })
         .sum();
-    let sent = server.sent.load(Ordering::Relaxed) - before;
-    assert_eq!(rows, 12 * 500);
-    assert!(sent * 10 < index.bytes() * 11, "{sent} bytes of {} were sent", index.bytes());
+    assert_eq!(rows, Lines::ROWS);
+    lines.check_sent(110);
+}
+
+/// Two workers that share a group of lanes read runs of windows in turns. They know that from the first epoch.
+#[test]
+fn runs_of_windows_that_two_processes_read_are_seldom_sent_twice() {
+    let lines = Lines::new();
+    let readers = [0, 1].map(|_| open(&lines.source, &lines.index).expect("opens"));
+    for (reader, number) in [(&readers[0], 0), (&readers[1], 8), (&readers[0], 16)] {
+        lines.read(&**reader, 0, number);
+    }
+    lines.server.sent.store(0, Ordering::Relaxed);
+    let numbers: Vec<u64> = (0..lines.layout.windows()).collect();
+    let rows: usize = numbers
+        .chunks(8)
+        .zip(readers.iter().cycle())
+        .map(|(run, reader)| {
+            let announced: Vec<_> = run.iter().map(|&n| reader.announce_window(&lines.window(1, n))).collect();
+            let rows = run.iter().map(|&number| lines.read(&**reader, 1, number)).sum::<usize>();
+            drop(announced);
+            rows
+        })
+        .sum();
+    assert_eq!(rows, Lines::ROWS);
+    lines.check_sent(125);
 }
 
 #[test]

@@ -66,8 +66,9 @@ impl Leases {
         ensure(stray.is_none(), || format!("SP-9: {stray:?} is held by another tenant's or another reader's worker"))
     }
 
-    /// Checks SP-10, and SP-5 except for splits that wait for another worker. While there is a suspect, SP-5 is not
-    /// checked: the suspect waits for a worker without other work, and that worker for it.
+    /// Checks SP-10, and SP-5 except for splits that wait for another worker. Of a job with strict hints, only the split
+    /// that its consumer needs next may not wait. While there is a suspect, SP-5 is not checked: the suspect waits for a
+    /// worker without other work, and that worker for it.
     ///
     /// # Errors
     /// Internal, naming a split that could be granted.
@@ -88,6 +89,8 @@ impl Leases {
             // A split that may end workers, or that failed, waits for another worker.
             let untroubled = |t: &Trouble| t.avoid.is_none() && t.deaths.is_empty();
             let waiting = consumer.free().find(|p| consumer.trouble.get(p).is_none_or(untroubled));
+            let is_strict = self.affinity.is_strict(key.0);
+            let waiting = waiting.filter(|p| !is_strict || consumer.needs_next(*p));
             ensure(waiting.is_none(), || format!("SP-5: {waiting:?} of {key:?} waits, and a worker has room"))?;
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_core::{Ticks, WorkerId};
 
 use crate::records::{ConsumerKey, Position};
-use crate::state::leases::grants::hints::GrantHint;
+use crate::state::leases::grants::hints::{GrantHint, Lookahead};
 use crate::state::leases::machine::Leases;
 
 /// A lease of a split: its position, its worker and its token.
@@ -54,7 +54,9 @@ impl Leases {
 
     /// Returns the number of splits in a consumer's first epoch for which the affinity hint names a worker.
     pub(in crate::state) fn affinities(&self, key: ConsumerKey, splits: u64) -> usize {
-        (0..splits).filter(|ordinal| self.affinity.worker(key, Position::new(0, *ordinal)).is_some()).count()
+        let lookahead = Lookahead { splits: 1, workers: 1 };
+        let worker = |ordinal| self.affinity.worker(key, Position::new(0, ordinal), lookahead);
+        (0..splits).filter(|ordinal| worker(*ordinal).is_some()).count()
     }
 
     /// Returns the tokens of a worker's leases.
@@ -96,7 +98,7 @@ struct NoHint;
 impl GrantHint for NoHint {
     fn note(&mut self, _event: &crate::state::leases::grants::hints::HintEvent<'_>) {}
 
-    fn worker(&self, _key: ConsumerKey, _position: Position) -> Option<WorkerId> {
+    fn worker(&self, _key: ConsumerKey, _position: Position, _lookahead: Lookahead) -> Option<WorkerId> {
         None
     }
 

@@ -9,10 +9,11 @@
 //! all remaining rows: text is seldom compressed more than that. Such a file is read from its start. Bounds:
 //! [`GROUPS_MAX`] groups keep cursors, and [`Windows::until`] bounds the bytes that are requested ahead.
 
+mod runs;
 mod turns;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use forebay_core::{Epoch, Error, Result, SampleId};
@@ -137,11 +138,13 @@ pub(super) struct Windows<F: Sequential> {
     groups: Mutex<Recent<F>>,
     /// How far most readers go beyond the end of a piece.
     overrun: AtomicU64,
+    /// Whether other processes read windows of the groups that this one reads.
+    is_shared: AtomicBool,
 }
 
 impl<F: Sequential> Default for Windows<F> {
     fn default() -> Self {
-        Self { groups: Mutex::default(), overrun: AtomicU64::new(OVERRUN) }
+        Self { groups: Mutex::default(), overrun: AtomicU64::new(OVERRUN), is_shared: AtomicBool::new(false) }
     }
 }
 
@@ -158,7 +161,11 @@ impl<F: Sequential + 'static> Windows<F> {
         let (group, index) = lanes.place(number);
         let of = self.group((lanes.key(), group));
         let mut taken = format.pool().wait_for_reader(|| of.take(index));
-        let window = self.read(format, lanes, (group, index), &mut taken.cursors)?;
+        let (following, runs) = (taken.following, &mut taken.cursors.runs);
+        runs.begin(self.is_shared.load(Relaxed));
+        let wanted = runs.windows_ahead(index, following).saturating_mul(lanes.share_bytes());
+        self.is_shared.store(runs.is_shared(), Relaxed);
+        let window = self.read(format, lanes, (group, index), wanted, &mut taken.cursors)?;
         drop(taken);
         let count = F::len(&window) as u64;
         let permutation = lanes.permutation(number, count);
@@ -182,16 +189,22 @@ impl<F: Sequential + 'static> Windows<F> {
     }
 
     /// Reads a window with the cursors of its group, which are at its pieces, or are moved there.
-    fn read(&self, format: &F, lanes: &EpochLanes, (group, index): (u64, u64), of: &mut Cursors<F>) -> Result<F::Rows> {
+    /// `wanted` bytes behind each piece are requested, too.
+    fn read(
+        &self,
+        format: &F,
+        lanes: &EpochLanes,
+        (group, index): (u64, u64),
+        wanted: u64,
+        of: &mut Cursors<F>,
+    ) -> Result<F::Rows> {
         let mut cursors = std::mem::take(of);
-        let run = cursors.run_at(index);
-        let share = lanes.share_bytes();
-        let ahead = share.clamp(AHEAD.start, AHEAD.end) as usize;
+        let ahead = lanes.share_bytes().clamp(AHEAD.start, AHEAD.end) as usize;
         let pieces = lanes.pieces(group, index);
         // All bytes are requested before the thread waits for the first piece.
         let mut open = Vec::with_capacity(pieces.len());
         for piece in &pieces {
-            let until = self.until(piece, run, share);
+            let until = self.until(piece, wanted);
             let at_hand = cursors.by_lane.remove(&piece.lane).and_then(|open| Self::at(format, piece, open));
             open.push(match at_hand {
                 Some(mut cursor) => {
@@ -221,25 +234,17 @@ impl<F: Sequential + 'static> Windows<F> {
                         LaneFile::Cursor(cursor) => format.forward(cursor),
                         LaneFile::Request(request) => &mut request.forward,
                     };
-                    forward.ask_until(self.until(piece, run, share))?;
+                    forward.ask_until(self.until(piece, wanted))?;
                 }
             }
         }
-        (cursors.next, cursors.run) = (Some(index + 1), run);
         *of = cursors;
         Ok(rows)
     }
 
-    /// Returns the end of the request for a piece's file. Where windows are not consecutive, another process reads the
-    /// ones between them; and the first batch needs only the first windows.
-    fn until(&self, piece: &Piece, run: u32, share: u64) -> u64 {
-        let end = match run {
-            0 => piece.bytes.end,
-            1 => piece.bytes.end + share,
-            2 => piece.bytes.end + 4 * share,
-            _ => piece.block_end,
-        };
-        end.min(piece.block_end).saturating_add(self.slack())
+    /// Returns the end of the request for a piece's file: `wanted` bytes behind the piece, within its block.
+    fn until(&self, piece: &Piece, wanted: u64) -> u64 {
+        piece.bytes.end.saturating_add(wanted).min(piece.block_end).saturating_add(self.slack())
     }
 
     /// Returns how many bytes are requested beyond the wanted end: most readers need less.

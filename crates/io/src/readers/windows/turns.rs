@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::Sequential;
+use super::runs::Runs;
 
 /// Locks a mutex, also after another thread panicked: the locked state is consistent between statements.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -22,31 +23,15 @@ pub(super) struct Open<F: Sequential> {
     pub(super) cursor: F::Cursor,
 }
 
-/// The cursors of one group of lanes in one epoch.
+/// The cursors of one group of lanes in one epoch, at the pieces of the window that follows the last one.
 pub(super) struct Cursors<F: Sequential> {
-    /// The window whose pieces the cursors are at; `None` without cursors.
-    pub(super) next: Option<u64>,
-    /// How many consecutive windows were read.
-    pub(super) run: u32,
+    pub(super) runs: Runs,
     pub(super) by_lane: HashMap<usize, Open<F>>,
 }
 
 impl<F: Sequential> Default for Cursors<F> {
     fn default() -> Self {
-        Self { next: None, run: 0, by_lane: HashMap::new() }
-    }
-}
-
-impl<F: Sequential> Cursors<F> {
-    /// Returns how many consecutive windows are read when `index` is read next.
-    pub(super) fn run_at(&self, index: u64) -> u32 {
-        match self.next {
-            Some(next) if next == index => self.run.saturating_add(1),
-            // A process that reads the first window of an epoch most likely also reads the second one, unless it has
-            // already read it.
-            None => u32::from(index == 0),
-            Some(_) => 0,
-        }
+        Self { runs: Runs::default(), by_lane: HashMap::new() }
     }
 }
 
@@ -66,6 +51,13 @@ impl<F: Sequential> GroupState<F> {
     fn is_first(&self, window: u64) -> bool {
         self.announced.first().is_none_or(|(first, _)| *first >= window)
             && self.waiting.first_key_value().is_none_or(|(first, _)| *first >= window)
+    }
+
+    /// Returns how many windows right behind this one threads will read.
+    fn following(&self, window: u64) -> u64 {
+        let is_announced = |window| self.announced.range((window, 0)..=(window, u64::MAX)).next().is_some();
+        let is_expected = |window: &u64| self.waiting.contains_key(window) || is_announced(*window);
+        (window + 1..).take_while(is_expected).count() as u64
     }
 
     /// A thread that waited for this window has the cursors: its announcement is over.
@@ -98,6 +90,8 @@ impl<F: Sequential> Default for Group<F> {
 pub(super) struct Taken<'a, F: Sequential> {
     group: &'a Group<F>,
     pub(super) cursors: Cursors<F>,
+    /// How many windows right behind the wanted one threads will read.
+    pub(super) following: u64,
 }
 
 impl<F: Sequential> Drop for Taken<'_, F> {
@@ -140,7 +134,7 @@ impl<F: Sequential> Group<F> {
             let is_first = state.is_first(window);
             if let Some(cursors) = state.cursors.take_if(|_| is_first) {
                 state.begin(window);
-                return Taken { group: self, cursors };
+                return Taken { group: self, cursors, following: state.following(window) };
             }
             state = self.free.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -156,13 +150,10 @@ mod tests {
     use crate::readers::tar::Tar;
 
     #[test]
-    fn only_windows_that_follow_each_other_are_asked_for_ahead() {
-        let at = |next, run, index| Cursors::<Tar> { next, run, by_lane: HashMap::new() }.run_at(index);
-        assert_eq!((at(None, 0, 0), at(None, 0, 5)), (1, 0));
-        assert_eq!((at(Some(1), 1, 1), at(Some(9), 4, 9)), (2, 5));
-        assert_eq!((at(Some(9), 4, 10), at(Some(9), 4, 3)), (0, 0));
-        // The second window was read before the first one: its bytes are not requested again.
-        assert_eq!(at(Some(2), 0, 0), 0);
+    fn windows_that_threads_will_read_are_counted() {
+        let group = Arc::new(Group::<Tar>::default());
+        let _announced = [3, 1, 2, 6].map(|window| group.clone().announce(window));
+        assert_eq!([0, 1, 3, 5, 6].map(|window| lock(&group.state).following(window)), [3, 2, 0, 1, 0]);
     }
 
     #[test]

@@ -225,8 +225,14 @@ impl Consumer {
         to.saturating_sub(from) - self.ended.range(self.frontier.epoch..=p.epoch).map(inside).sum::<u128>()
     }
 
-    fn window(&self) -> u128 {
+    /// Returns how many splits from the frontier on may be leased.
+    pub(in crate::state::leases) fn window(&self) -> u128 {
         self.attached.map_or(0, |r| u128::from(r.window))
+    }
+
+    /// Returns whether the consumer waits for a split: none before it is leased.
+    pub(in crate::state::leases) fn needs_next(&self, p: Position) -> bool {
+        self.leases.first_key_value().is_none_or(|(first, _)| *first > p)
     }
 
     /// Returns the splits that may be granted now, in order: at most a window of them.

@@ -10,7 +10,8 @@
 //! - A worker that a consumer cannot reach, or that cannot read the job's files, gets none of the consumer's splits for
 //!   longer and longer, while there are other workers.
 //! - A slow worker comes after all others (see `speculation`).
-//! - A worker whose caches hold the rows of one of the next splits gets that split (see `affinity`).
+//! - A worker whose caches hold the rows of one of the next splits gets that split, and so does one that computes the
+//!   splits beside it (see `affinity`).
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -24,7 +25,7 @@ use crate::state::effect::Effect;
 use crate::state::leases::consumers::consumer::{Consumer, Holder};
 use crate::state::leases::durable::Durable;
 use crate::state::leases::events::assigned_event;
-use crate::state::leases::grants::hints::HintEvent;
+use crate::state::leases::grants::hints::{HintEvent, Lookahead};
 use crate::state::leases::grants::trouble::Trouble;
 use crate::state::leases::job::Job;
 use crate::state::leases::jobs::tenants::EligibleWorkers;
@@ -79,6 +80,15 @@ impl PartialEq for Share {
 }
 
 impl Eq for Share {}
+
+/// The split that a hint prefers, and a worker for it.
+enum Preference<W> {
+    At(Position, W),
+    /// The workers that the hints name get the splits when they have room.
+    Later,
+    /// Any worker may have any split.
+    No,
+}
 
 /// Workers with room, by load.
 type Room = BTreeSet<(usize, WorkerId)>;
@@ -156,13 +166,21 @@ impl Leases {
         let some = self.workers.iter().any(|(id, w)| w.is_live() && eligible.has(*id, w) && reachable(*id));
         let is_eligible = |id: &WorkerId| self.workers.get(id).is_some_and(|w| eligible.has(*id, w));
         let room: Vec<_> = room.iter().filter(|(_, id)| is_eligible(id) && (reachable(*id) || !some)).collect();
-        let at_preferred = |preferred: WorkerId| {
-            let is_fit =
-                self.workers.get(&preferred).is_some_and(|w| !w.slow) && self.may_take(preferred, false, reserved);
-            room.iter().find(|(_, id)| is_fit && *id == preferred).map(|worker| **worker)
+        let at_preferred = |preferred: Option<WorkerId>| {
+            let fits = |id: WorkerId| {
+                let is_fit = preferred.is_none_or(|preferred| preferred == id);
+                is_fit && self.may_take(id, false, reserved)
+            };
+            room.iter().find(|(_, id)| fits(*id)).map(|worker| **worker)
         };
-        if let Some(found) = self.preferred(key, consumer, at_preferred) {
-            return Some(found);
+        let is_usable = |id: &WorkerId| {
+            let worker = self.workers.get(id).filter(|worker| worker.is_live() && !worker.slow);
+            worker.is_some_and(|worker| eligible.may_use(*id, worker)) && (reachable(*id) || !some)
+        };
+        match self.preferred(key, consumer, is_usable, at_preferred) {
+            Preference::At(position, worker) => return Some((position, worker)),
+            Preference::Later => return None,
+            Preference::No => {}
         }
         consumer.free().find_map(|p| {
             let avoided = consumer.trouble.get(&p).and_then(|t| self.avoided(now, t, &eligible));
@@ -180,26 +198,35 @@ impl Leases {
         })
     }
 
-    /// Returns the first of a consumer's next splits whose hinted worker may have it, with that worker.
+    /// Returns the first of a consumer's next splits whose hinted worker may have it, or that has no hint and any worker
+    /// may have. A worker that is not usable is no hint. `may_have` finds room at a worker, or at any.
     fn preferred<W>(
         &self,
         key: ConsumerKey,
         consumer: &Consumer,
-        may_have: impl Fn(WorkerId) -> Option<W>,
-    ) -> Option<(Position, W)> {
-        if !self.affinity.knows(key.0) {
-            return None;
-        }
+        is_usable: impl Fn(&WorkerId) -> bool,
+        may_have: impl Fn(Option<WorkerId>) -> Option<W>,
+    ) -> Preference<W> {
+        // A split in trouble is placed by its trouble, and not passed over.
+        let is_in_trouble = |p: &Position| consumer.trouble.contains_key(p);
+        let first = consumer.free().next().filter(|first| self.affinity.knows(key.0) && !is_in_trouble(first));
+        let Some(first) = first else { return Preference::No };
+        let workers = self.workers.keys().filter(|id| is_usable(id)).take(LOOKAHEAD as usize).count() as u64;
+        let lookahead = Lookahead { splits: consumer.window().min(LOOKAHEAD) as u64, workers };
         // The rest of an epoch goes before the next epoch.
-        let first = consumer.free().next()?;
         let is_near =
             |p: &Position| p.epoch == first.epoch && consumer.distance(*p) - consumer.distance(first) < LOOKAHEAD;
-        let is_live = |id: WorkerId| self.workers.get(&id).is_some_and(Worker::is_live);
-        let is_ordered = self.affinity.is_ordered(key.0);
-        let next = consumer.free().take_while(is_near).map(|p| (p, self.affinity.worker(key, p)));
-        let next = next.take_while(|(_, worker)| !is_ordered || worker.is_some_and(is_live));
-        let mut untroubled = next.filter(|(p, _)| !consumer.trouble.contains_key(p));
-        untroubled.find_map(|(p, worker)| Some((p, may_have(worker?)?)))
+        for position in consumer.free().take_while(|p| is_near(p) && !is_in_trouble(p)) {
+            let hinted = self.affinity.worker(key, position, lookahead).filter(&is_usable);
+            match (hinted, may_have(hinted)) {
+                (_, Some(worker)) => return Preference::At(position, worker),
+                // No worker has room for a split that any may have.
+                (None, None) => return Preference::No,
+                (Some(_), None) => {}
+            }
+        }
+        let may_wait = self.affinity.is_strict(key.0) && !consumer.needs_next(first);
+        if may_wait { Preference::Later } else { Preference::No }
     }
 
     /// Returns the worker that must not get this split now because the split failed there: another worker may have room

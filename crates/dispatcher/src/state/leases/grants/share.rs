@@ -8,6 +8,7 @@ use forebay_core::{Ticks, WorkerId};
 
 use crate::records::{ConsumerKey, Position};
 use crate::state::effect::Effect;
+use crate::state::leases::grants::hints::Lookahead;
 use crate::state::leases::machine::Leases;
 
 /// A worker with this many leases gets no more without room: half of the most that it may hold.
@@ -55,7 +56,7 @@ impl Leases {
             let worker = self.workers.get(id).filter(|w| w.is_live() && !w.slow && w.leases.len() < LEASES_MAX);
             worker.is_some_and(|worker| eligible.has(*id, worker)) && !consumer.avoided.has(now, *id)
         };
-        let shared = |p: Position| self.sharing.worker(key, p).filter(may).map(|id| (p, id));
+        let shared = |p: Position| self.sharing.worker(key, p, Lookahead::default()).filter(may).map(|id| (p, id));
         consumer.free().filter(|p| !consumer.trouble.contains_key(p)).find_map(shared)
     }
 }

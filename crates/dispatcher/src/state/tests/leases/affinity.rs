@@ -1,4 +1,5 @@
-//! A split goes to the worker that has its rows from the epoch before, if that has room; otherwise to another one.
+//! A split goes to the worker that has its rows from the epoch before, or that computes the splits beside it, if that has
+//! room; otherwise to another one.
 
 use forebay_plan::{Graph, Node, Op, Source};
 
@@ -80,8 +81,8 @@ fn with_a_shuffle_and_after_a_worker_is_gone_the_first_goes_first() {
     let session = epochs.world.workers[0].session.expect("connected");
     epochs.world.input(Input::Leaving { session });
     epochs.world.input(Input::WorkerGone { session });
-    assert_eq!(epochs.want(1, 1, 1), [1], "what it has itself");
-    assert_eq!(epochs.want(1, 2, 1), [0, 1, 3]);
+    assert_eq!(epochs.want(1, 1, 1), [0], "no worker has it");
+    assert_eq!(epochs.want(1, 2, 1), [0, 1, 2]);
 }
 
 #[test]
@@ -121,4 +122,61 @@ fn a_window_goes_to_the_worker_that_read_the_one_before_it() {
     epochs.world.input(Input::Leaving { session });
     epochs.world.input(Input::WorkerGone { session });
     assert_eq!(epochs.want(1, 1, 0), [4, 5, 7], "the first window, since no worker reads its group");
+}
+
+/// Text in a store, whose lines are counted: splits share what is requested ahead.
+fn counted_text(window: u32) -> Epochs {
+    let source = Source::Text { paths: vec!["s3://texts/*".to_owned()] };
+    let extent = r#"{"rows": 40, "blocks": 1, "bytes": 1048576}"#.to_owned();
+    let sizing = r#"{"unit_rows": 1, "morsel_units": 1, "split_units": 1}"#.to_owned();
+    Epochs::over(source, &[], (extent, sizing), window)
+}
+
+#[test]
+fn each_worker_gets_a_run_of_splits() {
+    let mut epochs = counted_text(16);
+    assert_eq!(epochs.want(0, 2, 0), [0, 1]);
+    assert_eq!(epochs.want(1, 2, 0), [8, 9], "the first eight belong to the other worker");
+    assert_eq!(epochs.want(0, 3, 0), [0, 1, 2, 3, 4]);
+    assert_eq!(epochs.want(1, 6, 0), [8, 9, 10, 11, 12, 13, 14, 15]);
+    assert_eq!(epochs.want(1, 1, 0), [5, 8, 9, 10, 11, 12, 13, 14, 15], "no worker idles");
+    epochs.ack(0, 4);
+    assert_eq!(epochs.want(0, 3, 0), [4, 6, 7, 16]);
+}
+
+#[test]
+fn the_run_of_a_lost_worker_goes_first() {
+    let mut epochs = counted_text(16);
+    epochs.want(0, 2, 0);
+    epochs.want(1, 2, 0);
+    let session = epochs.world.workers[0].session.expect("connected");
+    epochs.world.input(Input::Leaving { session });
+    epochs.world.input(Input::WorkerGone { session });
+    assert_eq!(epochs.want(1, 3, 0), [0, 1, 2, 8, 9]);
+}
+
+#[test]
+fn runs_are_shorter_where_a_consumer_may_lease_few_splits() {
+    let mut epochs = counted_text(4);
+    assert_eq!(epochs.want(0, 1, 0), [0]);
+    assert_eq!(epochs.want(1, 2, 0), [2, 3]);
+    assert_eq!(epochs.want(0, 1, 0), [0, 1]);
+}
+
+/// One group of lanes, and two workers: each reads several windows that follow each other.
+#[test]
+fn workers_that_share_a_group_of_lanes_get_runs_of_windows() {
+    let source = Source::Text { paths: vec!["s3://texts/*".to_owned()] };
+    let extent = r#"{"rows": null, "blocks": 16, "bytes": 4294967296}"#.to_owned();
+    let sizing = r#"{"unit_rows": 0, "morsel_units": 1, "split_units": 1, "window_bytes": 16777216}"#.to_owned();
+    let mut epochs = Epochs::over(source, &[Op::SHUFFLE], (extent, sizing), 16);
+    assert_eq!(epochs.want(0, 4, 0), [0, 1, 2, 3]);
+    assert_eq!(epochs.want(1, 9, 0), [8, 9, 10, 11, 12, 13, 14, 15], "a window of the other one's run costs too much");
+    epochs.ack(0, 2);
+    let own: Vec<u64> = (8..18).collect();
+    assert_eq!(epochs.want(1, 2, 0), own, "a run of its own");
+    epochs.ack(0, 4);
+    let own: Vec<u64> = (8..20).collect();
+    assert_eq!(epochs.want(1, 2, 0), [&[4], &own[..]].concat(), "the consumer needs it next");
+    assert_eq!(epochs.want(0, 4, 0), [5, 6, 7]);
 }

@@ -1,6 +1,6 @@
 //! Hints for grants that are wrong: each split is still granted, and every invariant is kept.
 
-use crate::state::leases::grants::hints::{GrantHint, HintEvent};
+use crate::state::leases::grants::hints::{GrantHint, HintEvent, Lookahead};
 use crate::state::tests::histories::every_invariant_is_kept;
 use crate::state::tests::*;
 
@@ -13,8 +13,8 @@ impl GrantHint for Reversed {
         self.0.note(event);
     }
 
-    fn worker(&self, key: ConsumerKey, position: Position) -> Option<WorkerId> {
-        let named = self.0.worker(key, position);
+    fn worker(&self, key: ConsumerKey, position: Position, lookahead: Lookahead) -> Option<WorkerId> {
+        let named = self.0.worker(key, position, lookahead);
         named.map_or(Some(WorkerId(1)), |worker| Some(WorkerId(WORKERS as u128 + 1 - worker.0)))
     }
 
@@ -22,8 +22,8 @@ impl GrantHint for Reversed {
         !self.0.knows(job)
     }
 
-    fn is_ordered(&self, job: u64) -> bool {
-        !self.0.is_ordered(job)
+    fn is_strict(&self, job: u64) -> bool {
+        !self.0.is_strict(job)
     }
 
     fn group_of(&self, job: u64) -> Vec<u64> {
@@ -42,7 +42,7 @@ struct Constant(WorkerId);
 impl GrantHint for Constant {
     fn note(&mut self, _event: &HintEvent<'_>) {}
 
-    fn worker(&self, _key: ConsumerKey, _position: Position) -> Option<WorkerId> {
+    fn worker(&self, _key: ConsumerKey, _position: Position, _lookahead: Lookahead) -> Option<WorkerId> {
         Some(self.0)
     }
 
@@ -50,7 +50,7 @@ impl GrantHint for Constant {
         true
     }
 
-    fn is_ordered(&self, job: u64) -> bool {
+    fn is_strict(&self, job: u64) -> bool {
         job.is_multiple_of(2)
     }
 

@@ -10,7 +10,7 @@ use forebay_core::WorkerId;
 use forebay_proto::SampleStreamKey;
 
 use crate::records::{ConsumerKey, JobRecord, Position};
-use crate::state::leases::grants::hints::{GrantHint, HintEvent};
+use crate::state::leases::grants::hints::{GrantHint, HintEvent, Lookahead};
 
 /// Splits of a group whose worker is remembered.
 const RECENT_MAX: usize = 4096;
@@ -94,7 +94,7 @@ impl GrantHint for SharingGroups {
         }
     }
 
-    fn worker(&self, key: ConsumerKey, position: Position) -> Option<WorkerId> {
+    fn worker(&self, key: ConsumerKey, position: Position, _lookahead: Lookahead) -> Option<WorkerId> {
         self.group(key.0)?.workers.get(&(key.1, position)).copied()
     }
 
