@@ -194,14 +194,23 @@ def test_a_job_that_ends_ends_its_trace(tmp_path, until, ends):
         try:
             until(lambda: any(c.attached for job in service.jobs() for c in job.consumers))
             command = [sys.executable, "-m", "forebay", "jobs", "trace", ends, "--seconds", "290", "--out", str(file)]
-            traced = subprocess.Popen(
-                [*command, "--service", service.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
+
+            def begin() -> subprocess.Popen[str]:
+                return subprocess.Popen(
+                    [*command, "--service", service.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                )
+
+            traced = begin()
             if ends == "killed":
                 # The recording has begun once the process refuses a second one.
                 short = [*command[:-3], "1", "--out", str(tmp_path / "other.json"), "--service", service.address]
 
                 def is_recording() -> bool:
+                    nonlocal traced
+                    if traced.poll() is not None:
+                        # The second one was first.
+                        traced.communicate()
+                        traced = begin()
                     return "records a trace already" in subprocess.run(short, capture_output=True, text=True).stderr
 
                 until(is_recording)
