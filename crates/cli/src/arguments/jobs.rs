@@ -35,8 +35,8 @@ pub(super) fn address(text: &str) -> Result<String, String> {
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().map_err(|e| e.to_string())?;
-    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "a time is a number of seconds, 0 or more".to_owned())
 }
 
 const JOBS_EXAMPLES: &str = "\

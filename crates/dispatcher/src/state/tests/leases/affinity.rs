@@ -105,13 +105,18 @@ fn a_split_is_passed_over_by_few_others() {
     assert_eq!(got, [&[0], &own[..]].concat(), "then the first goes to any worker with room");
 }
 
-/// Windows that are read by lanes: four groups of lanes, of 256 files.
+/// Windows of text in a store that are read by lanes: one group of lanes for each 64 files.
+fn shuffled_text(files: u64, window: u32) -> Epochs {
+    let source = Source::Text { paths: vec!["s3://texts/*".to_owned()] };
+    let extent = format!(r#"{{"rows": null, "blocks": {files}, "bytes": {}}}"#, files << 28);
+    let sizing = r#"{"unit_rows": 0, "morsel_units": 1, "split_units": 1, "window_bytes": 67108864}"#.to_owned();
+    Epochs::over(source, &[Op::SHUFFLE], (extent, sizing), window)
+}
+
+/// Four groups of lanes.
 #[test]
 fn a_window_goes_to_the_worker_that_read_the_one_before_it() {
-    let source = Source::Text { paths: vec!["s3://texts/*".to_owned()] };
-    let extent = r#"{"rows": null, "blocks": 256, "bytes": 68719476736}"#.to_owned();
-    let sizing = r#"{"unit_rows": 0, "morsel_units": 1, "split_units": 1, "window_bytes": 67108864}"#.to_owned();
-    let mut epochs = Epochs::over(source, &[Op::SHUFFLE], (extent, sizing), 8);
+    let mut epochs = shuffled_text(256, 8);
     for ordinal in 0..4 {
         epochs.want(ordinal as usize % 2, 1, 0);
         epochs.ack(0, ordinal + 1);
@@ -166,10 +171,7 @@ fn runs_are_shorter_where_a_consumer_may_lease_few_splits() {
 /// One group of lanes, and two workers: each reads several windows that follow each other.
 #[test]
 fn workers_that_share_a_group_of_lanes_get_runs_of_windows() {
-    let source = Source::Text { paths: vec!["s3://texts/*".to_owned()] };
-    let extent = r#"{"rows": null, "blocks": 16, "bytes": 4294967296}"#.to_owned();
-    let sizing = r#"{"unit_rows": 0, "morsel_units": 1, "split_units": 1, "window_bytes": 16777216}"#.to_owned();
-    let mut epochs = Epochs::over(source, &[Op::SHUFFLE], (extent, sizing), 16);
+    let mut epochs = shuffled_text(16, 16);
     assert_eq!(epochs.want(0, 4, 0), [0, 1, 2, 3]);
     assert_eq!(epochs.want(1, 9, 0), [8, 9, 10, 11, 12, 13, 14, 15], "a window of the other one's run costs too much");
     epochs.ack(0, 2);
