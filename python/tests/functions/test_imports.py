@@ -7,9 +7,46 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import cloudpickle
+import pipelines
 import pytest
+from forebay._src.functions import pickling
+
+
+class Blocks:
+    """Is pickled only once `go_on` is set."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def __reduce__(self):
+        self.begun.set()
+        assert self.go_on.wait(60)
+        return (int, ())
+
+
+def test_a_thread_that_has_pickled_takes_no_module_from_another_one(tmp_path):
+    first, second = Blocks(), Blocks()
+    with ThreadPoolExecutor(2) as pool:
+        results = []
+        for blocks in (first, second):
+            results.append(pool.submit(pickling.dumps, [blocks, pipelines.fingerprint], "a list"))
+            assert blocks.begun.wait(60)
+        first.go_on.set()
+        results[0].result()
+        second.go_on.set()
+        pickled, _ = results[1].result()
+    (tmp_path / "pickled").write_bytes(pickled)
+    # A process that has forebay, and not the modules of the tests.
+    code = "import cloudpickle; print(cloudpickle.loads(open('pickled', 'rb').read())[1].__name__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("fingerprint\n", "")
+    assert not cloudpickle.list_registry_pickle_by_value()
+
 
 #: Ways to import one's own module late, and its result. `{n}` is the part that a change replaces.
 WAYS = {

@@ -9,6 +9,7 @@ import os
 import site as site_packages
 import sys
 import sysconfig
+import threading
 import types
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -129,18 +130,41 @@ def _positional(function: Callable[..., Any]) -> list[inspect.Parameter]:
 @contextlib.contextmanager
 def _by_value() -> Iterator[frozenset[str]]:
     """Pickles modules that only this machine has by value while the context lasts. Yields their names."""
-    import cloudpickle
-
-    registered = []
     local = _local_modules()
+    registered = [module for module in local if _register(module)]
     try:
-        for module in local:
-            if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
-                cloudpickle.register_pickle_by_value(module)
-                registered.append(module)
         yield frozenset(module.__name__ for module in local)
     finally:
         for module in registered:
+            _unregister(module)
+
+
+#: By the name of a module in cloudpickle's registry: how many contexts need it there. All threads share the registry.
+_uses: dict[str, int] = {}
+_uses_lock = threading.Lock()
+
+
+def _register(module: types.ModuleType) -> bool:
+    """Registers a module with cloudpickle; returns false if the user's own code has registered it."""
+    import cloudpickle
+
+    with _uses_lock:
+        uses = _uses.get(module.__name__, 0)
+        if uses == 0:
+            if module.__name__ in cloudpickle.list_registry_pickle_by_value():
+                return False
+            cloudpickle.register_pickle_by_value(module)
+        _uses[module.__name__] = uses + 1
+        return True
+
+
+def _unregister(module: types.ModuleType) -> None:
+    import cloudpickle
+
+    with _uses_lock:
+        _uses[module.__name__] -= 1
+        if _uses[module.__name__] == 0:
+            del _uses[module.__name__]
             cloudpickle.unregister_pickle_by_value(module)
 
 
