@@ -73,6 +73,48 @@ def test_a_script_without_a_dataset_at_its_top_level_is_told_so(tmp_path):
         assert "defines no dataset at its top level" in done.stderr
 
 
+MAKES_DATASETS = """
+import forebay as fb
+
+SIZE = 3
+small = fb.range(SIZE)
+
+def one(rows=4):
+    return fb.range(rows).batch(2)
+
+def both():
+    return {"train": fb.range(9), "test": fb.range(2)}
+
+def sized(rows, *, seed):
+    return fb.range(rows)
+
+if __name__ == "__main__":
+    raise SystemExit("run as a script")
+"""
+
+
+def test_a_name_behind_the_script_is_a_dataset_or_a_function_that_returns_some(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(MAKES_DATASETS)
+    found = {}
+    for name in ("small", "one", "both"):
+        done = forebay("explain", f"{path}:{name}", "--json")
+        assert done.returncode == 0, done.stderr
+        found |= json.loads(done.stdout)
+    assert list(found) == ["small", "one", "both['train']", "both['test']"]
+    assert [found[name]["source"]["stop"] for name in found] == [3, 4, 9, 2]
+    for command in ("lint", "quality"):
+        done = forebay(command, f"{path}:one", *(["--no-run"] if command == "lint" else []))
+        assert (done.returncode, "one:" in done.stdout) == (0, True), done
+    for name, message in {
+        "none": "it has small, one, both, sized",
+        "SIZE": "is no dataset, but int",
+        "sized": "cannot be called without rows, seed",
+    }.items():
+        done = forebay("explain", f"{path}:{name}")
+        assert (done.returncode, message in done.stderr) == (4, True), done
+
+
 def test_a_dispatcher_without_a_state_folder_leaves_nothing_behind(tmp_path):
     """A script that names its job can therefore run twice in one folder, as with `forebay up`."""
     (tmp_path / "here").mkdir()

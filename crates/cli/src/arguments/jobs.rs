@@ -142,13 +142,14 @@ pub(crate) struct Run {
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
-  forebay explain train.py
+  forebay explain train.py               the datasets at its top level
+  forebay explain train.py:make_dataset  what a function of it returns
   forebay explain train.py --json";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub(crate) struct Explain {
-    /// The Python script
+    /// The Python script: FILE, or FILE:NAME for one of its datasets, or for those that a function of it returns
     pub(crate) file: PathBuf,
     /// Also show how an epoch is divided into splits, which indexes the source
     #[arg(long)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json as json_
 import os
 import runpy
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import forebay
 from forebay import _native
-from forebay._src.command_line.commands import COMMANDS, EXITS
+from forebay._src.command_line.commands import COMMANDS, EXITS, SCRIPT_HELP
 from forebay.errors import ForebayError, NotFoundError
 
 if TYPE_CHECKING:
@@ -56,10 +57,16 @@ def run_file(file: os.PathLike[str], arguments: list[str], service: str | None) 
 
 
 def datasets_of(file: str | os.PathLike[str], method: str) -> dict[str, Dataset]:
-    """Runs a script and returns the datasets at its top level; if there is none, the error's hint names `method`."""
+    """Runs a script and returns its datasets, by name.
+
+    `FILE` stands for the datasets at the script's top level. `FILE:NAME` stands for one of them, or for what the
+    function `NAME` of the script returns: a dataset, or a list, tuple or dict of datasets. If there is none, the
+    error's hint names `method`.
+    """
     from forebay._src.dataset import Dataset
 
-    path = as_script(file, [])
+    path, wanted = script_and_name(os.fspath(file))
+    path = as_script(path, [])
     try:
         names = runpy.run_path(path, run_name=f"__forebay_{method}__")
     except SystemExit as exit_:
@@ -67,13 +74,63 @@ def datasets_of(file: str | os.PathLike[str], method: str) -> dict[str, Dataset]
             f"{path!r} ended by sys.exit({exit_.code!r}) before its datasets could be read",
             {"hint": "put the call under `if __name__ == '__main__':`, or in a function"},
         ) from None
+    if wanted is not None:
+        return _named_datasets(path, names, wanted)
     found = {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
     if not found:
         raise NotFoundError(
             f"{path!r} defines no dataset at its top level",
-            {"hint": f"assign one to a variable outside of functions, or print(ds.{method}()) in the script"},
+            {
+                "hint": f"name a function that returns one ({path}:FUNCTION), assign one to a variable outside of "
+                f"functions, or print(ds.{method}()) in the script"
+            },
         )
     return found
+
+
+def script_and_name(file: str) -> tuple[str, str | None]:
+    """Divides `FILE:NAME`."""
+    path, colon, name = file.rpartition(":")
+    return (path, name) if colon and name.isidentifier() and not os.path.isfile(file) else (file, None)
+
+
+def _named_datasets(path: str, names: dict[str, object], wanted: str) -> dict[str, Dataset]:
+    """Returns the datasets that a name of a script stands for."""
+    from forebay._src.dataset import Dataset
+
+    if wanted not in names:
+        usable = [name for name, value in names.items() if _is_function(path, value) or isinstance(value, Dataset)]
+        hint = f"it has {', '.join(usable)}" if usable else "it has no functions, and no datasets at its top level"
+        raise NotFoundError(f"{path!r} defines no {wanted!r}", {"hint": hint})
+    value, what = names[wanted], f"{wanted!r} of {path!r}"
+    if callable(value) and not isinstance(value, Dataset):
+        needed = [p.name for p in inspect.signature(value).parameters.values() if _is_required(p)]
+        if needed:
+            raise NotFoundError(
+                f"{what} cannot be called without {', '.join(needed)}",
+                {"hint": "give each argument a default, or name a function without arguments that calls it"},
+            )
+        value, what = value(), f"what {what} returns"
+    members: dict[str, object] = {wanted: value}
+    if isinstance(value, dict):
+        members = {f"{wanted}[{key!r}]": member for key, member in value.items()}
+    elif isinstance(value, (list, tuple)):
+        members = {f"{wanted}[{number}]": member for number, member in enumerate(value)}
+    found = {name: member for name, member in members.items() if isinstance(member, Dataset)}
+    if not found:
+        message = f"{what} is no dataset, but {type(value).__name__}"
+        raise NotFoundError(message, {"hint": "return a dataset, or a list, tuple or dict of datasets"})
+    return found
+
+
+def _is_function(path: str, value: object) -> bool:
+    """Returns whether a script defines this function."""
+    return inspect.isfunction(value) and value.__code__.co_filename == path
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    is_one = parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return is_one and parameter.default is inspect.Parameter.empty
 
 
 def show_script_error(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
@@ -104,7 +161,7 @@ def quality(arguments: list[str]) -> int:
         epilog="Examples:\n  forebay quality train.py\n  forebay quality train.py --label cls --batches 1000",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", help="the script")
+    parser.add_argument("file", help=SCRIPT_HELP)
     parser.add_argument("--label", help="a column of the source: how long runs of the same value are")
     parser.add_argument("--id", help="a column of the source that tells rows apart")
     parser.add_argument("--batch", type=int, help="rows of a batch; those of the pipeline by default")

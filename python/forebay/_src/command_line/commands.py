@@ -10,6 +10,11 @@ from typing import Any
 
 from forebay.errors import ForebayError
 
+#: How commands describe their argument `file`.
+SCRIPT_HELP = (
+    "the script: FILE for the datasets at its top level, FILE:NAME for one, or for those that a function returns"
+)
+
 #: Exit codes by the kind of an error, as of the other commands.
 EXITS = {"unavailable": 3, "not_found": 4, "permission_denied": 4, "data": 5, "function": 6, "version": 7}
 
@@ -83,7 +88,7 @@ def lint(arguments: list[str]) -> int:
         "Runs the script (not as __main__), calls its functions on the first samples, and measures for a second.",
         "forebay lint train.py\nforebay lint train.py --strict --json",
     )
-    of.add_argument("file", help="the script")
+    of.add_argument("file", help=SCRIPT_HELP)
     of.add_argument("--strict", action="store_true", help="exit with 1 also if there are warnings")
     of.add_argument("--no-run", action="store_true", help="compute no samples: only look at the ops")
     of.add_argument("--json", action="store_true", help="print JSON")
@@ -101,7 +106,7 @@ def preview(arguments: list[str]) -> int:
         "Runs the script, not as __main__. The page has no scripts and loads nothing.",
         "forebay preview train.py\nforebay preview train.py --dataset train --epoch 3 --out train.html --png train.png",
     )
-    of.add_argument("file", help="the script")
+    of.add_argument("file", help=SCRIPT_HELP)
     of.add_argument("--out", default="preview.html", help="the page (default: %(default)s)")
     of.add_argument("--png", help="a contact sheet, too; needs Pillow")
     of.add_argument("--dataset", help="the name of the one dataset to show; all by default")

@@ -71,7 +71,7 @@ def lint(file: str | os.PathLike[str], run: bool = True) -> Report:
     Raises:
         NotFoundError: There is no such script, or it defines no dataset.
     """
-    from forebay._src.command_line.cli import datasets_of
+    from forebay._src.command_line.cli import datasets_of, script_and_name
 
     report = Report(os.fspath(file))
     try:
@@ -87,7 +87,7 @@ def lint(file: str | os.PathLike[str], run: bool = True) -> Report:
             report.datasets[name] = [f"  the same as {other}"]
             continue
         _look(report, name, dataset, run)
-    report.findings += discarded(file, found)
+    report.findings += discarded(script_and_name(os.fspath(file))[0], found)
     # A dataset that another dataset continues has the same findings. They are reported once.
     known = {_identity(f): f for f in reversed(report.findings)}
     report.findings = sorted(known.values(), key=lambda f: (f.file or "", f.line, f.rule))
