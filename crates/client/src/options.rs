@@ -14,8 +14,10 @@ use crate::stream::liveness::LivenessCheck;
 /// The default window: splits ahead of the consumer.
 const WINDOW_MIN: u64 = 2;
 const WINDOW_CHOSEN_MAX: u64 = 16;
+/// The most shuffle windows of row groups whose splits may be ahead: so many workers decode a window each.
+const SHUFFLE_WINDOWS_MAX: u64 = 16;
 /// The largest window that a user may set. Each split has a connection of its own.
-pub(crate) const WINDOW_MAX: u32 = 64;
+pub(crate) const WINDOW_MAX: u32 = 256;
 /// The assumed size of a split whose size is unknown before it is read.
 const SPLIT_BYTES_UNKNOWN: u64 = 16 << 20;
 /// How often a waiting call calls `poll`.
@@ -28,7 +30,8 @@ pub struct StreamOptions {
     pub consumer: ConsumerIndex,
     /// Whether splits are delivered in order; if not, in the order of their computation. Default: yes.
     pub ordered: bool,
-    /// Splits that may be ahead of the consumer, at most 64. Default: 2 to 16, depending on their size.
+    /// Splits that may be ahead of the consumer, at most 256. Default: 2 to 16, depending on their size; more for a shuffle
+    /// over windows of row groups.
     pub window: Option<u32>,
     /// The memory that the stream may use. Default: as much as is useful.
     pub memory: MemoryBudget,
@@ -85,5 +88,10 @@ pub(crate) fn choose_window(plan: &EpochPlan, schema: &Schema, budget: MemoryBud
     let row = schema.fields().iter().map(|f| f.kind.row_bytes().map(|b| b as u64)).sum::<Option<u64>>();
     let rows = sizing.unit_rows.saturating_mul(sizing.split_units);
     let split = row.filter(|_| rows > 0).map_or(SPLIT_BYTES_UNKNOWN, |row| row.saturating_mul(rows)).max(1);
-    (budget.arrived() as u64 / split).clamp(WINDOW_MIN, WINDOW_CHOSEN_MAX) as u32
+    let chosen = (budget.arrived() as u64 / split).clamp(WINDOW_MIN, WINDOW_CHOSEN_MAX);
+    // Splits that workers computed wait there, within the memory of the workers.
+    let shuffled = sizing.window_rows.div_ceil(rows.saturating_mul(plan.sharding().parts()).max(1)).max(1);
+    let windows = (u64::from(WINDOW_MAX) / shuffled).min(SHUFFLE_WINDOWS_MAX);
+    let shuffled = if sizing.window_rows > 0 && windows > 1 { windows * shuffled } else { 0 };
+    chosen.max(shuffled) as u32
 }

@@ -290,10 +290,7 @@ fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
     );
     if sizing.window_rows > 0 {
         let (rows, blocks) = (sizing.window_rows, plan.extent().blocks);
-        let _ = writeln!(
-            out,
-            "  shuffled over windows of at most {rows} rows (or one block), of {blocks} blocks in random order"
-        );
+        let _ = writeln!(out, "  shuffled over windows of {rows} rows, of {blocks} blocks in random order");
         windows(out, stages, plan);
     }
     if plan.consumers() > 1 {

@@ -79,7 +79,7 @@ def test_a_bound_that_windows_do_not_fit_into_is_refused(wide, monkeypatch):
     monkeypatch.setenv("FOREBAY_MEMORY", "100MiB")
     with pytest.raises(E.InvalidPipelineError, match="100 MiB of memory are allowed"):
         next(ds.iter())
-    assert len(next(ds.iter(memory="200MiB"))["id"]) == 10, "what is said in the call counts"
+    assert len(next(ds.iter(memory="300MiB"))["id"]) == 10, "what is said in the call counts"
     monkeypatch.setenv("FOREBAY_MEMORY", "plenty")
     with pytest.raises(E.InvalidPipelineError, match="is no size") as caught:
         next(ds.iter())

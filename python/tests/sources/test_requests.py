@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
+import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,3 +147,26 @@ def test_a_worker_of_four_threads_waits_for_nine_answers(serve, folder):
     with fb.up(workers=1, threads=4) as service:
         assert rows(ds.distribute(service, job="far", seed=1).iter()) == expected
     assert server.most >= 9
+
+
+def paused(batch):
+    """Takes so long that both workers compute."""
+    time.sleep(0.005)
+    return batch
+
+
+def test_two_workers_decode_each_row_group_of_a_window_once(serve, folder):
+    """But for row groups at the border of two windows."""
+    for file in range(16):
+        rng = np.random.default_rng(file)
+        table = pa.table({f"x{column}": rng.random(2000) for column in range(40)})
+        pq.write_table(table, folder / f"many-{file:02}.parquet", row_group_size=250)
+    server = serve()
+    ds = fb.from_parquet([f"{server.url}/many-{file:02}.parquet" for file in range(16)])
+    ds = ds.shuffle(window=4096).batch(64).map(paused)
+    expected = rows(ds.iter(seed=1))
+    alone = sum(last - first for _, first, last in server.ranges)
+    server.ranges.clear()
+    with fb.up(workers=2) as service:
+        assert rows(ds.distribute(service, job="far", seed=1).iter()) == expected
+    assert sum(last - first for _, first, last in server.ranges) < 1.4 * alone

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{Epoch, Error, Result};
 use forebay_data::{Chunk, Field, RowId, Schema};
-use forebay_plan::{MdsColumn, Wrap};
+use forebay_plan::{MdsColumn, Wrap, rows_of_two_windows};
 
 use super::bytes::lru::Lru;
 use super::bytes::piece::Piece;
@@ -199,5 +199,7 @@ fn kept_bytes(pool: &Pool, window_rows: u64) -> u64 {
         _ => sum,
     });
     let row_bytes = bytes / index.rows().unwrap_or(0).max(1) + 1;
-    window_rows.saturating_mul(row_bytes).saturating_mul(2).clamp(least, bytes.max(least))
+    let largest = || index.block_starts().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let rows = if window_rows > 0 { rows_of_two_windows(window_rows, largest()) } else { 0 };
+    rows.saturating_mul(row_bytes).clamp(least, bytes.max(least))
 }

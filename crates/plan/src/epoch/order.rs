@@ -101,12 +101,12 @@ impl Order {
             match op {
                 Op::Shuffle(_) => {
                     let len = order.len.ok_or_else(endless)?;
-                    let rows_max = std::mem::take(&mut blocks.window_rows);
-                    order.steps.push(match rows_max {
+                    let window_rows = std::mem::take(&mut blocks.window_rows);
+                    order.steps.push(match window_rows {
                         0 => Step::Shuffle { random, len },
                         _ => {
                             let starts = blocks.starts.take();
-                            Step::Windows { random, windows: starts.map(|s| Arc::new(Windows::new(s, rows_max))) }
+                            Step::Windows { random, windows: starts.map(|s| Arc::new(Windows::new(s, window_rows))) }
                         }
                     });
                 }

@@ -1,11 +1,12 @@
 //! The two-level shuffle, for sources whose rows are decoded in blocks. A permutation of the epoch orders the blocks.
-//! Consecutive blocks in that order form a window until it is full. A second permutation orders the rows of each
-//! window.
+//! Their rows in that order are cut into windows of equal length. A second permutation orders the rows of each window.
+//!
+//! Where a cut divides a block, a permutation of the block decides which of its rows each window has.
 //!
 //! Source: CorgiPile (Xu et al., "In-Database Machine Learning with CorgiPile", SIGMOD 2022), which shows that it
-//! trains like a full shuffle if a window holds many blocks. Invariants: the result is a permutation of all rows; each
-//! block belongs to one window of an epoch; the result depends only on the lengths of the blocks, the rows of a window
-//! and a key.
+//! trains like a full shuffle if a window holds many blocks. Invariants: the result is a permutation of all rows; a
+//! window has rows of consecutive blocks of the epoch's order; the result depends only on the lengths of the blocks, the
+//! rows of a window and a key.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -89,7 +90,7 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64, s
         let wanted = match window {
             ShuffleWindow::Global => 0,
             ShuffleWindow::Rows(rows) => rows,
-            ShuffleWindow::Bytes(bytes) => (bytes / row_bytes).max(1),
+            ShuffleWindow::Bytes(bytes) => aligned((bytes / row_bytes).max(1)),
             ShuffleWindow::Auto | ShuffleWindow::Shared(_) if before.is_some() => 0,
             ShuffleWindow::Auto => automatic(source, rows, row_bytes, sharers.max(1)),
             ShuffleWindow::Shared(more) => automatic(source, rows, row_bytes, sharers.max(1).max(more)),
@@ -113,8 +114,21 @@ fn automatic(source: &Source, rows: u64, row_bytes: u64, sharers: u64) -> u64 {
     if !source.facts().in_groups || rows.saturating_mul(row_bytes) <= GLOBAL_BYTES_MAX / sharers {
         0
     } else {
-        (WINDOW_BYTES / sharers / row_bytes).max(1)
+        aligned((WINDOW_BYTES / sharers / row_bytes).max(1))
     }
+}
+
+/// Returns the nearest number of rows below that many splits divide: its three highest bits. Only a window that is a
+/// whole number of splits is read by one worker alone.
+fn aligned(rows: u64) -> u64 {
+    let low = rows.max(1).ilog2().saturating_sub(2);
+    rows >> low << low
+}
+
+/// Returns the most rows of the blocks of two windows, of `window_rows` rows each: a reader finishes one and begins the
+/// next. Each block has at most `block_rows` rows. Two blocks of a window may have rows in other windows, too.
+pub fn rows_of_two_windows(window_rows: u64, block_rows: u64) -> u64 {
+    window_rows.saturating_add(block_rows.saturating_mul(2)).saturating_mul(2)
 }
 
 /// Epochs whose windows are kept: around the end of an epoch, threads need those of two.
@@ -125,14 +139,14 @@ const EPOCHS_MAX: usize = 2;
 pub(crate) struct Windows {
     /// The first row of each block, and the number of rows.
     starts: Vec<u64>,
-    rows_max: u64,
+    window_rows: u64,
     made: Mutex<Vec<Arc<EpochWindows>>>,
 }
 
 impl Windows {
-    /// Plans windows of at most `rows_max` rows. A block with more rows is a window by itself.
-    pub(crate) fn new(starts: Vec<u64>, rows_max: u64) -> Self {
-        Self { starts, rows_max, made: Mutex::default() }
+    /// Plans windows of this number of rows; the last one of an epoch may have fewer.
+    pub(crate) fn new(starts: Vec<u64>, window_rows: u64) -> Self {
+        Self { starts, window_rows: window_rows.max(1), made: Mutex::default() }
     }
 
     /// Returns the windows of the epoch that `key` names.
@@ -141,7 +155,7 @@ impl Windows {
         if let Some(place) = made.iter().position(|windows| windows.key == key) {
             return made[place].clone();
         }
-        let windows = Arc::new(EpochWindows::new(&self.starts, self.rows_max, key));
+        let windows = Arc::new(EpochWindows::new(&self.starts, self.window_rows, key));
         made.truncate(EPOCHS_MAX - 1);
         made.insert(0, windows.clone());
         windows
@@ -152,12 +166,11 @@ impl Windows {
 #[derive(Debug)]
 pub(crate) struct EpochWindows {
     key: u64,
+    window_rows: u64,
     /// For each block in the epoch's order, the place of its first row; and the number of rows.
     places: Vec<u64>,
     /// For each block in the epoch's order, its first row in the source.
     rows: Vec<u64>,
-    /// For each window, its first block in the epoch's order; and the number of blocks.
-    firsts: Vec<usize>,
 }
 
 /// A window and the permutation of its rows.
@@ -165,55 +178,77 @@ struct Window {
     places: Range<u64>,
     blocks: Range<usize>,
     permutation: Permutation,
+    /// The first and the last block and their permutations, if the window has only some of their rows.
+    divided: Vec<(usize, Permutation)>,
 }
 
 impl EpochWindows {
-    fn new(starts: &[u64], rows_max: u64, key: u64) -> Self {
+    fn new(starts: &[u64], window_rows: u64, key: u64) -> Self {
         let count = starts.len().saturating_sub(1);
         let mut order: Vec<u64> = (0..count as u64).collect();
         Permutation::new(count as u64, key).map(&mut order);
-        let (mut places, mut rows, mut firsts) = (vec![0], Vec::with_capacity(count), vec![0]);
-        let (mut place, mut window) = (0, 0);
-        for (i, block) in order.into_iter().map(|block| block as usize).enumerate() {
-            let len = starts[block + 1] - starts[block];
-            if window > 0 && window + len > rows_max {
-                firsts.push(i);
-                window = 0;
-            }
-            (place, window) = (place + len, window + len);
+        let (mut places, mut rows) = (vec![0], Vec::with_capacity(count));
+        let mut place = 0;
+        for block in order.into_iter().map(|block| block as usize) {
+            place += starts[block + 1] - starts[block];
             rows.push(starts[block]);
             places.push(place);
         }
-        firsts.push(count);
-        Self { key, places, rows, firsts }
+        Self { key, window_rows, places, rows }
     }
 
     /// Replaces each place of the epoch by the row that comes there. Places must be below the number of rows.
     pub(crate) fn map(&self, places: &mut [u64]) {
         let mut rest = places;
         while let Some(&place) = rest.first() {
-            let window = self.window(place);
+            let window = self.window(place / self.window_rows);
             let end = rest.iter().position(|p| !window.places.contains(p)).unwrap_or(rest.len());
             let (run, after) = rest.split_at_mut(end.max(1));
             rest = after;
             run.iter_mut().for_each(|p| *p -= window.places.start);
             window.permutation.map(run);
-            let of_blocks = &self.places[window.blocks.clone()];
-            for p in run {
-                let inside = *p + window.places.start;
-                let block = window.blocks.start + of_blocks.partition_point(|first| *first <= inside).saturating_sub(1);
-                *p = self.rows[block] + (inside - self.places[block]);
-            }
+            self.find_rows(&window, run);
         }
     }
 
-    fn window(&self, place: u64) -> Window {
-        let block = self.places.partition_point(|first| *first <= place).saturating_sub(1);
-        let number = self.firsts.partition_point(|first| *first <= block).saturating_sub(1);
-        let blocks = self.firsts[number]..self.firsts[number + 1];
-        let places = self.places[blocks.start]..self.places[blocks.end];
-        let permutation = Permutation::new(places.end - places.start, mix64(self.key ^ mix64(number as u64 + 1)));
-        Window { places, blocks, permutation }
+    /// Replaces each number of a row in a window by the row in the source.
+    fn find_rows(&self, window: &Window, numbers: &mut [u64]) {
+        let of_blocks = &self.places[window.blocks.clone()];
+        let mut of_divided: Vec<_> = window.divided.iter().map(|_| Vec::new()).collect();
+        for (at, number) in numbers.iter_mut().enumerate() {
+            let place = *number + window.places.start;
+            let block = window.blocks.start + of_blocks.partition_point(|first| *first <= place).saturating_sub(1);
+            let row = place - self.places[block];
+            match window.divided.iter().position(|(divided, _)| *divided == block) {
+                Some(which) => of_divided[which].push((at, row)),
+                None => *number = self.rows[block] + row,
+            }
+        }
+        for ((block, permutation), of_block) in window.divided.iter().zip(of_divided) {
+            let mut rows: Vec<u64> = of_block.iter().map(|(_, row)| *row).collect();
+            permutation.map(&mut rows);
+            of_block.iter().zip(rows).for_each(|((at, _), row)| numbers[*at] = self.rows[*block] + row);
+        }
+    }
+
+    fn window(&self, number: u64) -> Window {
+        let rows = self.places.last().copied().unwrap_or(0);
+        let start = number.saturating_mul(self.window_rows);
+        let places = start..start.saturating_add(self.window_rows).min(rows);
+        let first = self.places.partition_point(|first| *first <= places.start).saturating_sub(1);
+        let blocks = first..self.places.partition_point(|first| *first < places.end).max(first + 1);
+        let permutation = Permutation::new(places.end - places.start, mix64(self.key ^ mix64(number + 1)));
+        let ends = if blocks.len() > 1 { vec![blocks.start, blocks.end - 1] } else { vec![blocks.start] };
+        let divided = ends.into_iter().filter_map(|block| Some((block, self.divided(block, &places)?))).collect();
+        Window { places, blocks, permutation, divided }
+    }
+
+    /// Returns the permutation of a block that these places do not have all rows of.
+    fn divided(&self, block: usize, places: &Range<u64>) -> Option<Permutation> {
+        let (first, end) = (self.places[block], self.places[block + 1]);
+        let is_divided = first < places.start || end > places.end;
+        // Its key differs from those of windows.
+        is_divided.then(|| Permutation::new(end - first, mix64(!self.key ^ mix64(block as u64 + 1))))
     }
 }
 
@@ -231,42 +266,47 @@ mod tests {
         [0].into_iter().chain(sums).collect()
     }
 
-    fn rows(lens: &[u64], rows_max: u64, key: u64) -> Vec<u64> {
+    fn rows(lens: &[u64], window_rows: u64, key: u64) -> Vec<u64> {
         let mut places: Vec<u64> = (0..lens.iter().sum()).collect();
-        Windows::new(starts(lens), rows_max).of_epoch(key).map(&mut places);
+        Windows::new(starts(lens), window_rows).of_epoch(key).map(&mut places);
         places
     }
 
     proptest! {
         #[test]
-        fn each_row_comes_once_and_each_block_in_one_window(
-            lens in prop::collection::vec(0u64..40, 0..30), rows_max in 1u64..200, key: u64,
+        fn each_row_comes_once_and_windows_have_rows_of_consecutive_blocks(
+            lens in prop::collection::vec(0u64..40, 0..30), window_rows in 1u64..200, key: u64,
         ) {
-            let got = rows(&lens, rows_max, key);
+            let got = rows(&lens, window_rows, key);
             let mut sorted = got.clone();
             sorted.sort_unstable();
             prop_assert!(sorted.into_iter().eq(0..lens.iter().sum()));
             let starts = starts(&lens);
-            let windows = EpochWindows::new(&starts, rows_max, key);
-            let mut seen = std::collections::BTreeMap::new();
-            for (place, row) in (0..).zip(&got) {
-                let window = windows.window(place);
-                let block = starts.partition_point(|start| start <= row) - 1;
-                prop_assert_eq!(*seen.entry(block).or_insert(window.places.start), window.places.start);
-                let len = window.places.end - window.places.start;
-                let blocks = window.blocks.filter(|b| windows.places[b + 1] > windows.places[*b]).count();
-                prop_assert!(len <= rows_max || blocks == 1);
+            let windows = EpochWindows::new(&starts, window_rows, key);
+            for (number, got) in (0..).zip(got.chunks(window_rows as usize)) {
+                let blocks = windows.window(number).blocks;
+                // As many rows of each block as there are places of it in the window.
+                let first = number * window_rows;
+                let places = first..first + got.len() as u64;
+                for block in 0..lens.len() {
+                    let (from, to) = (windows.places[block], windows.places[block + 1]);
+                    let wanted = to.min(places.end).saturating_sub(from.max(places.start));
+                    let of_block = windows.rows[block]..windows.rows[block] + (to - from);
+                    let found = got.iter().filter(|row| of_block.contains(*row)).count() as u64;
+                    prop_assert_eq!(found, wanted);
+                    prop_assert!(wanted == 0 || blocks.contains(&block));
+                }
             }
         }
 
         #[test]
         fn it_does_not_matter_which_places_are_asked_for_together(
-            lens in prop::collection::vec(1u64..40, 1..30), rows_max in 1u64..200, cut in 0usize..400,
+            lens in prop::collection::vec(1u64..40, 1..30), window_rows in 1u64..200, cut in 0usize..400,
         ) {
-            let together = rows(&lens, rows_max, 7);
+            let together = rows(&lens, window_rows, 7);
             let mut places: Vec<u64> = (0..together.len() as u64).collect();
             let (first, second) = places.split_at_mut(cut.min(together.len()));
-            let windows = EpochWindows::new(&starts(&lens), rows_max, 7);
+            let windows = EpochWindows::new(&starts(&lens), window_rows, 7);
             windows.map(second);
             windows.map(first);
             prop_assert_eq!(places, together);
@@ -288,5 +328,19 @@ mod tests {
         let got = rows(&[10; 10], 1000, 3);
         let far = got.iter().zip(0i64..).map(|(row, place)| (*row as i64 - place).abs()).sum::<i64>();
         assert!((2000..5000).contains(&far), "{far}");
+    }
+
+    #[test]
+    fn a_window_has_rows_from_everywhere_in_a_longer_block() {
+        let got = rows(&[1000], 100, 3);
+        for window in got.chunks(100) {
+            let hundreds: std::collections::BTreeSet<_> = window.iter().map(|row| row / 100).collect();
+            assert_eq!(hundreds.len(), 10, "{hundreds:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_in_bytes_give_windows_that_many_splits_divide() {
+        assert_eq!([1, 2, 7, 8, 9, 1000, 131_072, 200_000].map(aligned), [1, 2, 7, 8, 8, 896, 131_072, 196_608]);
     }
 }

@@ -95,7 +95,10 @@ impl Sizing {
         let decoded = stored.saturating_mul(stages.source.facts().expansion);
         let row = row_bytes(&stages.source.schema()?, decoded).max(1);
         // Threads finish one window and begin the next; windows of files are read whole before that.
-        let counted = self.window_rows.saturating_mul(row).saturating_mul(2);
+        let counted = match self.window_rows {
+            0 => 0,
+            window_rows => window::rows_of_two_windows(window_rows, block_rows(extent)).saturating_mul(row),
+        };
         Ok(counted.max(self.window_bytes.saturating_mul(window::STREAMED_AT_ONCE)))
     }
 
@@ -127,8 +130,21 @@ impl Sizing {
         let split_units = units(SPLIT_BYTES).min(share).next_multiple_of(morsel_units);
         // A split that is shortened for sharing among consumers need not be a whole number of large morsels.
         let split_units = if share < morsel_units { share } else { split_units };
+        let of_ordinal = unit_rows.saturating_mul(u64::from(consumers.max(1)));
+        let split_units = dividing(split_units, window_rows, of_ordinal);
         Ok(Self { unit_rows, morsel_units: morsel_units.min(split_units), split_units, window_rows, window_bytes: 0 })
     }
+}
+
+/// Returns the units of a split of which a whole number makes a window, where consumers together take `of_ordinal` rows
+/// for each unit of one of them: at least half of the wanted units, or just these if no such number does.
+fn dividing(wanted: u64, window_rows: u64, of_ordinal: u64) -> u64 {
+    let units = window_rows / of_ordinal.max(1);
+    if units == 0 || !window_rows.is_multiple_of(of_ordinal) {
+        return wanted;
+    }
+    let most = wanted.min(units);
+    (most.div_ceil(2)..=most).rev().find(|split| units.is_multiple_of(*split)).unwrap_or(wanted)
 }
 
 /// Returns the rows of a window of the first shuffle over a counted source, which gives `given` rows to it (`None` is
@@ -146,6 +162,11 @@ pub(crate) fn window_rows(stages: &Stages, extent: &Extent, given: Option<u64>, 
     let read_row = row_bytes(&stages.source.schema()?, decoded_row).max(1);
     let rows = window::rows(&stages.order, &stages.source, given.unwrap_or(u64::MAX), read_row, sharers)?;
     Ok((rows, read_row))
+}
+
+/// Returns the rows of a block, on average.
+pub(crate) fn block_rows(extent: &Extent) -> u64 {
+    extent.rows.unwrap_or(0).div_ceil(extent.blocks.max(1))
 }
 
 /// Returns the bytes of a row of a source, as stored. Rows that windows share count for each of them.

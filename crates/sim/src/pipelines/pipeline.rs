@@ -14,7 +14,7 @@ use std::sync::Arc;
 use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Ordinal, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_exec::{Budget, Environment, Executable, KnownSkips, MorselRequest, NoFunctions, Scratch};
-use forebay_plan::{Ending, EpochPlan, Sharding, Sizing, Stages};
+use forebay_plan::{Ending, EpochPlan, Graph, Op, Sharding, Sizing, Stages};
 use forebay_proto::JobDefinition;
 
 use crate::faults::dice::Dice;
@@ -29,6 +29,12 @@ const UNIT_ROWS: u64 = 8;
 type Split = (u32, u64, u64);
 /// A split, and the number of row ops that have run.
 type Piece = (Split, u32);
+
+/// Returns the rows of a window: every other shuffle is over windows, of several splits or of less than one.
+fn window_rows(graph: &Graph, number: usize) -> u64 {
+    let is_shuffled = graph.nodes().first().is_some_and(|node| matches!(node.op, Op::Shuffle(_)));
+    if is_shuffled && number.is_multiple_of(2) { 16 + number as u64 * 7 % 64 } else { 0 }
+}
 
 /// One pipeline with its job's settings.
 pub(crate) struct Pipeline {
@@ -83,7 +89,8 @@ impl Pipeline {
         let is_cut = stages.placement_boundaries()?.len() > 1;
         let split_units = dice.within(if is_cut { 3..8 } else { 1..5 });
         let morsel_units = dice.within(1..1 + if is_cut { 2 } else { split_units });
-        let sizing = Sizing { unit_rows, morsel_units, split_units, window_rows: 0, window_bytes: 0 };
+        let window_rows = window_rows(&graph, number);
+        let sizing = Sizing { unit_rows, morsel_units, split_units, window_rows, window_bytes: 0 };
         // If several consumers cannot divide the plan, one consumer reads all.
         let among = Sharding { even: false, ..sharding };
         let shared = EpochPlan::new(&stages, extent.clone(), Seed(seed), among, Some(sizing)).is_ok();

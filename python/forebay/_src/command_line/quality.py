@@ -153,7 +153,7 @@ def _without_rows(graph: dict[str, Any], explained: str) -> tuple[dict[str, Any]
 
 
 def _window(explained: str) -> str | dict[str, int]:
-    if rows := re.search(r"shuffled over windows of at most (\d+) rows", explained):
+    if rows := re.search(r"shuffled over windows of (\d+) rows", explained):
         return {"rows": int(rows[1])}
     if size := re.search(r"shuffled over windows of about (\d+) bytes", explained):
         return {"bytes": int(size[1])}

@@ -17,7 +17,7 @@ use arrow_array::ArrayRef;
 use arrow_data::ArrayData;
 use forebay_core::{Epoch, Error, Result};
 use forebay_data::{Chunk, Field, Loss, Memory, RowId, Schema};
-use forebay_plan::Merged;
+use forebay_plan::{Merged, rows_of_two_windows};
 
 use super::blocks::Blocks;
 use super::bytes::lru::Lru;
@@ -70,7 +70,7 @@ impl<F: Grouped> Groups<F> {
         let layout = (window_rows > 0).then(|| Layout::new(schema.fields()));
         let largest = || pool.index.block_starts().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         let kept = match &layout {
-            Some(_) => window_rows.max(largest()).saturating_mul(2) as usize,
+            Some(_) => rows_of_two_windows(window_rows, largest()) as usize,
             None => pool.budget.decoded(),
         };
         let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(kept)));

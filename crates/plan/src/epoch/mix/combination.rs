@@ -15,6 +15,7 @@ use crate::epoch::extent::Extent;
 use crate::epoch::mix::interleave::Interleaving;
 use crate::epoch::mix::{Mix, MixFinder, NoPlan};
 use crate::epoch::order::{Blocks, EpochOrder, FOREVER, Order};
+use crate::epoch::window;
 use crate::graph::Graph;
 use crate::physical::sizing;
 use crate::physical::stages::Stages;
@@ -278,8 +279,10 @@ impl PartOrder {
         let ops = stages.order.iter().map(|step| (&step.node.op, step.random));
         let len = inner.as_ref().map_or(Some(rows), |inner| inner.len());
         let (window_rows, row_bytes) = sizing::window_rows(stages, extent, len, sharers)?;
-        // Threads finish one window and begin the next.
-        let window_memory = window_rows.saturating_mul(row_bytes).saturating_mul(2);
+        let window_memory = match window_rows {
+            0 => 0,
+            _ => window::rows_of_two_windows(window_rows, sizing::block_rows(extent)).saturating_mul(row_bytes),
+        };
         let order = Order::new(len, Blocks { window_rows, starts }, ops)?;
         let len = order.len().ok_or_else(|| Error::internal("a part has no end"))?;
         Ok((Self { order, inner, window_rows, window_memory, first: 0, len, repetitions: 1 }, rows))

@@ -225,6 +225,13 @@ impl Consumer {
         to.saturating_sub(from) - self.ended.range(self.frontier.epoch..=p.epoch).map(inside).sum::<u128>()
     }
 
+    /// Returns the number of splits from the frontier to the end of the job; the largest number if it has no end, or
+    /// splits are not counted.
+    pub(in crate::state::leases) fn left(&self) -> u128 {
+        let end = self.end().filter(|_| self.splits.is_some());
+        end.map_or(u128::MAX, |end| self.distance(end))
+    }
+
     /// Returns how many splits from the frontier on may be leased.
     pub(in crate::state::leases) fn window(&self) -> u128 {
         self.attached.map_or(0, |r| u128::from(r.window))

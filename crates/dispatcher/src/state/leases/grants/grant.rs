@@ -41,7 +41,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(4);
 /// Where the other workers cannot read a split, it waits for so long for the successor of a lost worker.
 const REPLACED_IN: Duration = Duration::from_secs(60);
 
-/// Splits from a consumer's first free one on, of which one may be granted before those in front of it.
+/// Splits from a consumer's first free one on, of which one may be granted before those in front of it. Of a job whose
+/// hints are strict these are all splits that the consumer may have leased.
 pub(in crate::state) const LOOKAHEAD: u128 = 16;
 
 /// A consumer's leases relative to its job's weight. The scheduler serves the smallest share of the highest priority.
@@ -183,19 +184,31 @@ impl Leases {
             Preference::No => {}
         }
         consumer.free().find_map(|p| {
-            let avoided = consumer.trouble.get(&p).and_then(|t| self.avoided(now, t, &eligible));
-            let is_suspect = consumer.trouble.get(&p).is_some_and(Trouble::is_suspect);
-            let shy =
-                consumer.trouble.get(&p).is_some_and(|t| !t.deaths.is_empty()) && eligible.has_others(&self.workers);
-            let unreadable_at = consumer.trouble.get(&p).and_then(|t| self.unreadable_at(now, consumer, t, &eligible));
-            let fits = |id: WorkerId| {
-                Some(id) != avoided
-                    && !unreadable_at.is_some_and(|workers| workers.contains(&id))
-                    && !(shy && self.is_local(id))
-                    && self.may_take(id, is_suspect, reserved)
-            };
+            let fits = self.fits(now, consumer, p, &eligible, reserved);
             room.iter().find(|(_, worker)| fits(*worker)).map(|worker| (p, **worker))
         })
+    }
+
+    /// Says of a worker whether it may get a split, room or not, after what happened to the split so far.
+    pub(in crate::state::leases) fn fits<'a>(
+        &'a self,
+        now: Ticks,
+        consumer: &'a Consumer,
+        p: Position,
+        eligible: &EligibleWorkers<'_>,
+        reserved: &'a BTreeSet<WorkerId>,
+    ) -> impl Fn(WorkerId) -> bool + use<'a> {
+        let trouble = consumer.trouble.get(&p);
+        let avoided = trouble.and_then(|t| self.avoided(now, t, eligible));
+        let is_suspect = trouble.is_some_and(Trouble::is_suspect);
+        let shy = trouble.is_some_and(|t| !t.deaths.is_empty()) && eligible.has_others(&self.workers);
+        let unreadable_at = trouble.and_then(|t| self.unreadable_at(now, consumer, t, eligible));
+        move |id| {
+            Some(id) != avoided
+                && !unreadable_at.is_some_and(|workers| workers.contains(&id))
+                && !(shy && self.is_local(id))
+                && self.may_take(id, is_suspect, reserved)
+        }
     }
 
     /// Returns the first of a consumer's next splits whose hinted worker may have it, or that has no hint and any worker
@@ -211,11 +224,14 @@ impl Leases {
         let is_in_trouble = |p: &Position| consumer.trouble.contains_key(p);
         let first = consumer.free().next().filter(|first| self.affinity.knows(key.0) && !is_in_trouble(first));
         let Some(first) = first else { return Preference::No };
-        let workers = self.workers.keys().filter(|id| is_usable(id)).take(LOOKAHEAD as usize).count() as u64;
-        let lookahead = Lookahead { splits: consumer.window().min(LOOKAHEAD) as u64, workers };
-        // The rest of an epoch goes before the next epoch.
-        let is_near =
-            |p: &Position| p.epoch == first.epoch && consumer.distance(*p) - consumer.distance(first) < LOOKAHEAD;
+        let is_strict = self.affinity.is_strict(key.0);
+        let most = if is_strict { consumer.window().min(consumer.left()) } else { consumer.window().min(LOOKAHEAD) };
+        let workers = self.workers.keys().filter(|id| is_usable(id)).take(most as usize).count() as u64;
+        let lookahead = Lookahead { splits: most as u64, workers };
+        // The rest of an epoch goes before the next epoch, unless only some workers should compute it.
+        let is_near = |p: &Position| {
+            (is_strict || p.epoch == first.epoch) && consumer.distance(*p) - consumer.distance(first) < most
+        };
         for position in consumer.free().take_while(|p| is_near(p) && !is_in_trouble(p)) {
             let hinted = self.affinity.worker(key, position, lookahead).filter(&is_usable);
             match (hinted, may_have(hinted)) {
@@ -225,7 +241,7 @@ impl Leases {
                 (Some(_), None) => {}
             }
         }
-        let may_wait = self.affinity.is_strict(key.0) && !consumer.needs_next(first);
+        let may_wait = is_strict && !consumer.needs_next(first);
         if may_wait { Preference::Later } else { Preference::No }
     }
 

@@ -5,6 +5,10 @@
 //! places (see `fair_share`). A split that loses its place is granted again later, so no computed row is lost. If no
 //! split waits, a consumer without a lease gets one split beyond the room of a worker that computes.
 //!
+//! Splits that are computed and not consumed fill the memory of workers. If the split that a consumer needs next is free
+//! then, because its worker was lost, the consumer's last computed split gives way to it: the consumer would otherwise
+//! wait for ever.
+//!
 //! The threads of a worker serve consumers in turn, morsel by morsel, so the consumer's first split begins within one
 //! morsel of other jobs' work.
 //!
@@ -20,7 +24,7 @@ use forebay_core::{Ticks, WorkerId};
 
 use crate::records::{ConsumerKey, Position, SplitKey};
 use crate::state::effect::Effect;
-use crate::state::leases::consumers::consumer::Consumer;
+use crate::state::leases::consumers::consumer::{Consumer, Holder};
 use crate::state::leases::grants::fair_share::{Claim, may_take_from};
 use crate::state::leases::machine::Leases;
 use crate::state::leases::workers::worker::Worker;
@@ -56,7 +60,8 @@ impl Leases {
         if now < self.clock.make_way_due {
             return false;
         }
-        let mut idle: Vec<_> = self.active_consumers().filter(|(_, c)| self.is_idle(c)).map(|(key, _)| key).collect();
+        let mut idle: Vec<_> =
+            self.active_consumers().filter(|(_, c)| self.is_idle(c) || self.is_stuck(c)).map(|(key, _)| key).collect();
         idle.sort_by_key(|key| (std::cmp::Reverse(self.claim(*key, 0).priority), *key));
         if idle.is_empty() {
             return false;
@@ -71,12 +76,29 @@ impl Leases {
 
     /// Returns whether a consumer with a session wants a split, and no worker has an unfinished split of it.
     fn is_idle(&self, consumer: &Consumer) -> bool {
-        let is_finished =
-            |token, worker| self.workers.get(worker).is_some_and(|worker: &Worker| worker.finished.contains(token));
         consumer.attached.is_some()
             && consumer.backups().is_empty()
-            && consumer.leases().values().all(|holder| is_finished(&holder.token, &holder.worker))
+            && self.has_finished_leases(consumer)
             && self.next_untroubled(consumer).is_some()
+    }
+
+    /// Returns whether a consumer with a session needs a split that is free, and all splits that workers hold for it are
+    /// computed and come later.
+    fn is_stuck(&self, consumer: &Consumer) -> bool {
+        consumer.attached.is_some()
+            && consumer.backups().is_empty()
+            && !consumer.leases().is_empty()
+            && self.has_finished_leases(consumer)
+            && consumer.free().next().is_some_and(|p| consumer.needs_next(p))
+    }
+
+    /// Returns whether workers have computed all splits that they hold for a consumer.
+    fn has_finished_leases(&self, consumer: &Consumer) -> bool {
+        let is_finished = |holder: &Holder| {
+            let worker = self.workers.get(&holder.worker);
+            worker.is_some_and(|worker| worker.finished.contains(&holder.token))
+        };
+        consumer.leases().values().all(is_finished)
     }
 
     fn next_untroubled(&self, consumer: &Consumer) -> Option<Position> {
@@ -130,9 +152,38 @@ impl Leases {
         }
         let beside = least.filter(|_| taken.is_empty() && !has_lease);
         let position = self.consumer(key).and_then(|c| self.next_untroubled(c));
-        if let (Some((_, worker)), Some(position)) = (beside, position) {
-            self.grant(now, key, position, worker, out);
+        match (beside, position) {
+            (Some((_, worker)), Some(position)) => _ = self.grant(now, key, position, worker, out),
+            _ if taken.is_empty() => self.last_gives_way(now, key, out),
+            _ => {}
         }
+    }
+
+    /// Grants the split that a consumer needs next to a worker without room that computes nothing, in place of the
+    /// consumer's last split there.
+    fn last_gives_way(&mut self, now: Ticks, key: ConsumerKey, out: &mut Vec<Effect>) {
+        let Some((next, last, worker)) = self.next_and_last(now, key) else { return };
+        self.grant(now, key, next, worker, out);
+        let dropped = self.consumer_mut(key).map(|c| c.release(last)).unwrap_or_default();
+        self.revoke_all(key, dropped, out);
+        self.counts.splits_gave_way += 1;
+    }
+
+    /// Returns the split that a stuck consumer needs next, the last split that a worker holds for it, and this worker, if
+    /// it may get the first in place of the second.
+    fn next_and_last(&self, now: Ticks, key: ConsumerKey) -> Option<(Position, Position, WorkerId)> {
+        let consumer = self.consumer(key).filter(|consumer| self.is_stuck(consumer))?;
+        let next = consumer.free().next()?;
+        let (eligible, reserved) = (self.eligible_workers(key), self.reserved());
+        let fits = self.fits(now, consumer, next, &eligible, &reserved);
+        let last = |(id, worker): (WorkerId, &Worker)| {
+            let own = worker.leases.iter().filter(|(_, split)| split.0 == key);
+            own.map(|(token, split)| (split.1, *token, id)).max()
+        };
+        let takers = self.takers(now, key, consumer).into_iter();
+        let idle = takers.filter(|(id, worker)| worker.unfinished().next().is_none() && fits(*id));
+        let (position, token, worker) = idle.filter_map(last).max()?;
+        self.may_be_released(worker, token, (key, position)).then_some((next, position, worker))
     }
 
     /// Returns the claim of a consumer with `splits` unfinished splits.

@@ -182,3 +182,66 @@ fn workers_that_share_a_group_of_lanes_get_runs_of_windows() {
     assert_eq!(epochs.want(1, 2, 0), [&[4], &own[..]].concat(), "the consumer needs it next");
     assert_eq!(epochs.want(0, 4, 0), [5, 6, 7]);
 }
+
+/// Windows of row groups, of 8 splits each.
+fn shuffled_row_groups(window: u32) -> Epochs {
+    let source = Source::Range { start: 0, stop: 40_000, step: 1 };
+    let extent = r#"{"rows": 40000, "blocks": 100, "bytes": 4000000}"#.to_owned();
+    let sizing = r#"{"unit_rows": 100, "morsel_units": 1, "split_units": 10, "window_rows": 8000}"#.to_owned();
+    Epochs::over(source, &[Op::SHUFFLE], (extent, sizing), window)
+}
+
+#[test]
+fn each_worker_has_windows_of_row_groups_for_itself() {
+    let mut epochs = shuffled_row_groups(16);
+    assert_eq!(epochs.want(0, 1, 0), [0]);
+    assert_eq!(epochs.want(1, 9, 0), [8, 9, 10, 11, 12, 13, 14, 15], "the first window is the other worker's");
+    assert_eq!(epochs.want(0, 6, 0), [0, 1, 2, 3, 4, 5, 6]);
+    epochs.ack(0, 1);
+    assert_eq!(epochs.want(0, 1, 0), [1, 2, 3, 4, 5, 6, 7], "its window comes before another one");
+    assert_eq!(epochs.want(1, 0, 0), [8, 9, 10, 11, 12, 13, 14, 15, 16], "then the next window");
+}
+
+#[test]
+fn workers_share_windows_of_row_groups_that_consumers_cannot_have_ahead() {
+    let mut epochs = shuffled_row_groups(8);
+    assert_eq!(epochs.want(0, 1, 0), [0]);
+    assert_eq!(epochs.want(1, 8, 0), [4, 5, 6, 7]);
+    assert_eq!(epochs.want(0, 8, 0), [0, 1, 2, 3]);
+}
+
+#[test]
+fn workers_without_windows_of_an_epoch_begin_the_next_one_or_share_the_last_ones() {
+    let mut epochs = shuffled_row_groups(16);
+    let last = SPLITS - 8;
+    let to_end = |epochs: &mut Epochs, epoch: u64| {
+        epochs.world.input(Input::Ack { session: epochs.session, position: Position::new(epoch, last) });
+    };
+    to_end(&mut epochs, 0);
+    assert_eq!(epochs.want(0, 1, 0), [last]);
+    assert_eq!(epochs.want(1, 2, 1), [0, 1], "the last window is the other worker's");
+    to_end(&mut epochs, 2);
+    assert_eq!(epochs.want(0, 1, 2), [last]);
+    assert_eq!(epochs.want(1, 2, 2), [last + 4, last + 5], "no window is left");
+}
+
+/// Nothing that the other worker has computed can be consumed before that split, so its memory stays full.
+#[test]
+fn the_split_that_a_consumer_needs_next_takes_the_place_of_its_last_one() {
+    let mut epochs = shuffled_row_groups(16);
+    assert_eq!(epochs.want(0, 1, 0), [0]);
+    let own = epochs.want(1, 4, 0);
+    assert_eq!(own, [8, 9, 10, 11]);
+    let lost = epochs.world.workers[0].session.expect("connected");
+    epochs.world.input(Input::Leaving { session: lost });
+    epochs.world.input(Input::WorkerGone { session: lost });
+    assert_eq!(epochs.want(1, 0, 0), own, "it computes them");
+    epochs.world.now = epochs.world.now + Duration::from_millis(20);
+    let session = epochs.world.workers[1].session.expect("connected");
+    let finished = epochs.world.workers[1].held.keys().copied().collect();
+    epochs
+        .world
+        .input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat { finished, ..WorkerHeartbeat::default() } });
+    epochs.world.input(Input::Tick);
+    assert_eq!(epochs.want(1, 0, 0), [0, 8, 9, 10]);
+}

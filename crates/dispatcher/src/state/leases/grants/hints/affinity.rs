@@ -8,12 +8,15 @@
 //! - With a shuffle over windows of files that are read from front to back, runs are windows of one group of lanes.
 //!   Where each group has its own worker, the worker that read the previous window of the group has the next bytes in
 //!   its read-ahead.
+//! - With a shuffle over windows of row groups, each split has rows of all row groups of its window. So a run is a whole
+//!   window, as far as consumers may have leased splits of as many windows as there are workers. Where there are fewer
+//!   windows, as at the end of a job, workers share them.
 //! - With any other shuffle a split has rows from everywhere, and no worker is preferred.
 //!
-//! Of a consumer's next few splits a worker with room gets the first one that prefers this worker or begins a run. If
-//! there is none, it gets the first one: no worker idles, and few splits pass a split over. Windows of a group of lanes
-//! are an exception, because a window alone costs up to twice its bytes: a worker gets one of another worker's run only
-//! if the consumer needs it next.
+//! Of a consumer's next splits a worker with room gets the first one that prefers this worker or begins a run. If there
+//! is none, it gets the first one: no worker idles, and few splits pass a split over. Shuffles over windows are an
+//! exception: a worker gets a split of another worker's run only if the consumer needs it next. A window of a group of
+//! lanes alone costs up to twice its bytes, and a split of a window of row groups costs the whole window.
 //!
 //! Bounds: [`SPLITS_MAX`] splits of a job that has consumers, and [`RECENT_MAX`] of its latest ones. No entry of a job is
 //! kept after its last consumer left, or across a restart. Entries of dead workers are not purged; they are skipped at
@@ -22,7 +25,7 @@
 use std::collections::BTreeMap;
 
 use forebay_core::{ConsumerIndex, WorkerId};
-use forebay_plan::{EpochPlan, Graph, LaneLayout, Op, Sharding};
+use forebay_plan::{EpochPlan, Graph, LaneLayout, Op, Sharding, Sizing};
 
 use crate::records::{ConsumerKey, JobRecord, Position};
 use crate::state::leases::grants::hints::{GrantHint, HintEvent, Lookahead};
@@ -55,18 +58,27 @@ enum Sequence {
     Ordinals,
     /// Windows of a group of lanes, which consumers share.
     Lanes { layout: LaneLayout, sharding: Sharding },
+    /// Splits of windows of row groups, which consumers share.
+    Windows { window_rows: u64, ordinal_rows: u64 },
 }
 
 impl Sequence {
     /// Returns the sequence of a job's splits; `None` where splits share no reads, or each has rows from everywhere.
     fn of(record: &JobRecord, graph: &Graph, is_shuffled: bool) -> Option<Self> {
         if is_shuffled {
-            let layout = record.plan().ok().and_then(|plan: EpochPlan| plan.lane_layout())?;
-            return Some(Sequence::Lanes { layout, sharding: record.sharding() });
+            let plan = record.plan().ok()?;
+            let lanes = plan.lane_layout().map(|layout| Sequence::Lanes { layout, sharding: record.sharding() });
+            return lanes.or_else(|| Self::of_windows(&plan));
         }
         let source = graph.source();
         let is_shared = (source.facts().in_groups || source.is_remote()) && !record.is_streamed();
         is_shared.then_some(Sequence::Ordinals)
+    }
+
+    fn of_windows(plan: &EpochPlan) -> Option<Self> {
+        let Sizing { unit_rows, split_units, window_rows, .. } = plan.sizing();
+        let ordinal_rows = unit_rows.saturating_mul(split_units).saturating_mul(plan.sharding().parts());
+        (window_rows > 0 && ordinal_rows > 0).then_some(Sequence::Windows { window_rows, ordinal_rows })
     }
 
     /// Returns the stream of a split, and its index in the stream.
@@ -79,6 +91,10 @@ impl Sequence {
                 let window = window % layout.windows();
                 (window % layout.groups(), window / layout.groups())
             }
+            Sequence::Windows { window_rows, ordinal_rows } => {
+                let window = ordinal.saturating_mul(ordinal_rows) / window_rows;
+                (window, ordinal - window.saturating_mul(window_rows).div_ceil(ordinal_rows))
+            }
         }
     }
 
@@ -88,6 +104,12 @@ impl Sequence {
             Sequence::Ordinals => (1, lookahead.splits),
             Sequence::Lanes { layout, sharding } => {
                 (layout.groups(), lookahead.splits.saturating_mul(sharding.parts()) / layout.groups())
+            }
+            Sequence::Windows { window_rows, ordinal_rows } => {
+                let splits = window_rows.div_ceil(ordinal_rows);
+                let windows = lookahead.splits.div_ceil(splits).max(1);
+                let workers = lookahead.workers.max(1).div_ceil(windows);
+                return ((splits.min(lookahead.splits) / workers).max(1), workers == 1);
             }
         };
         let workers = lookahead.workers.max(1).div_ceil(streams);
@@ -175,6 +197,7 @@ impl GrantHint for CacheAffinity {
     }
 
     fn is_strict(&self, job: u64) -> bool {
-        self.0.get(&job).is_some_and(|job| matches!(job.sequence, Some(Sequence::Lanes { .. })))
+        let sequence = self.0.get(&job).and_then(|job| job.sequence);
+        matches!(sequence, Some(Sequence::Lanes { .. } | Sequence::Windows { .. }))
     }
 }
