@@ -221,3 +221,20 @@ fn row_bytes(schema: &Schema, source_row: u64) -> u64 {
     };
     schema.fields().iter().map(|f| column(&f.kind)).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_divide_a_window_where_a_number_near_the_wanted_one_does() {
+        // Windows of 96 batches; for two consumers, of 48 batches each.
+        assert_eq!(dividing(18, 393_216, 4096), 16);
+        assert_eq!(dividing(18, 393_216, 2 * 4096), 16);
+        assert_eq!(dividing(200, 393_216, 4096), 96, "a split is no longer than a window");
+        assert_eq!(dividing(5, 7 * 64, 64), 5, "seven splits are too many");
+        assert_eq!(dividing(18, 393_216, 1000), 18, "batches do not divide the window");
+        assert_eq!(dividing(18, 0, 4096), 18);
+        assert_eq!(dividing(18, 4096, 8192), 18);
+    }
+}
