@@ -14,9 +14,9 @@ use crate::stream::liveness::LivenessCheck;
 /// The default window: splits ahead of the consumer.
 const WINDOW_MIN: u64 = 2;
 const WINDOW_CHOSEN_MAX: u64 = 16;
-/// The most shuffle windows of row groups whose splits may be ahead: so many workers decode a window each.
+/// The most windows of row groups of which a consumer may have splits ahead. Each of this many workers decodes one.
 const SHUFFLE_WINDOWS_MAX: u64 = 16;
-/// The largest window that a user may set. Each split has a connection of its own.
+/// The most splits that may be ahead of the consumer. Each split has a connection of its own.
 pub(crate) const WINDOW_MAX: u32 = 256;
 /// The assumed size of a split whose size is unknown before it is read.
 const SPLIT_BYTES_UNKNOWN: u64 = 16 << 20;
@@ -89,9 +89,10 @@ pub(crate) fn choose_window(plan: &EpochPlan, schema: &Schema, budget: MemoryBud
     let rows = sizing.unit_rows.saturating_mul(sizing.split_units);
     let split = row.filter(|_| rows > 0).map_or(SPLIT_BYTES_UNKNOWN, |row| row.saturating_mul(rows)).max(1);
     let chosen = (budget.arrived() as u64 / split).clamp(WINDOW_MIN, WINDOW_CHOSEN_MAX);
-    // Splits that workers computed wait there, within the memory of the workers.
-    let shuffled = sizing.window_rows.div_ceil(rows.saturating_mul(plan.sharding().parts()).max(1)).max(1);
-    let windows = (u64::from(WINDOW_MAX) / shuffled).min(SHUFFLE_WINDOWS_MAX);
-    let shuffled = if sizing.window_rows > 0 && windows > 1 { windows * shuffled } else { 0 };
-    chosen.max(shuffled) as u32
+    // Workers hold the splits of these windows, within their own memory.
+    let of_windows = plan.window_layout().map_or(0, |layout| {
+        let windows = (u64::from(WINDOW_MAX) / layout.splits()).min(SHUFFLE_WINDOWS_MAX);
+        if windows > 1 { windows * layout.splits() } else { 0 }
+    });
+    chosen.max(of_windows) as u32
 }

@@ -61,7 +61,7 @@ pub use epoch::lanes::{EpochLanes, Layout as LaneLayout, Piece};
 pub use epoch::order::{Blocks, Order, Placed};
 pub use epoch::permute::Permutation;
 pub use epoch::sharding::Sharding;
-pub use epoch::window::{STREAMED_AT_ONCE, rows_of_two_windows};
+pub use epoch::window::{STREAMED_AT_ONCE, WindowLayout, rows_of_two_windows};
 pub use explain::{describe, explain};
 pub use graph::{Graph, Node, Site, WrittenOp};
 pub use on_error::OnError;

@@ -142,14 +142,15 @@ pub(crate) struct Run {
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
-  forebay explain train.py               the datasets at its top level
-  forebay explain train.py:make_dataset  what a function of it returns
+  forebay explain train.py               the datasets at the top level of the script
+  forebay explain train.py:make_dataset  the datasets that its function make_dataset returns
   forebay explain train.py --json";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub(crate) struct Explain {
-    /// The Python script: FILE, or FILE:NAME for one of its datasets, or for those that a function of it returns
+    /// FILE: the datasets at the top level of this Python script. FILE:NAME: the dataset NAME, or the datasets that the
+    /// function NAME returns
     pub(crate) file: PathBuf,
     /// Also show how an epoch is divided into splits, which indexes the source
     #[arg(long)]

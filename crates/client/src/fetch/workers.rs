@@ -12,7 +12,9 @@ use crate::fetch::connection::{Connection, unreachable};
 use crate::fetch::shm::ShmConnection;
 use crate::local_worker::LocalWorkerSlot;
 use crate::lock::lock;
-use crate::options::WINDOW_MAX;
+
+/// The most connections to a worker that wait for the next split.
+const IDLE_MAX: usize = 64;
 
 /// Workers that a stream keeps. At the bound it drops all of them and connects anew; connections in use live on with
 /// their splits.
@@ -131,7 +133,7 @@ impl Peer {
     /// Takes back a connection whose last frame was read.
     pub(crate) fn give_back(&self, connection: Connection) {
         let mut idle = lock(&self.idle);
-        if idle.len() < WINDOW_MAX as usize {
+        if idle.len() < IDLE_MAX {
             idle.push(connection);
         }
     }

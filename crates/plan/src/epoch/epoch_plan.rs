@@ -19,6 +19,7 @@ use crate::epoch::lanes::Layout as LaneLayout;
 use crate::epoch::mix::combination::{BlockStarts, Combination};
 use crate::epoch::order::{Blocks, Order, Placed};
 use crate::epoch::sharding::Sharding;
+use crate::epoch::window::WindowLayout;
 use crate::ops::Op;
 use crate::physical::sizing::Sizing;
 use crate::physical::stages::Stages;
@@ -272,6 +273,12 @@ impl EpochPlan {
     /// Returns the window layout of a shuffle whose rows are not counted.
     pub fn lane_layout(&self) -> Option<LaneLayout> {
         self.lane_order.as_ref().map(|order| order.layout)
+    }
+
+    /// Returns which splits have rows of which window of a shuffle whose rows are counted; `None` without windows.
+    pub fn window_layout(&self) -> Option<WindowLayout> {
+        let Sizing { unit_rows, split_units, window_rows, .. } = self.sizing;
+        WindowLayout::new(window_rows, unit_rows.saturating_mul(split_units).saturating_mul(self.sharding.parts()))
     }
 
     /// Returns the window of a morsel's block number; `None` if rows are not shuffled, or without

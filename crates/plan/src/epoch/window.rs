@@ -118,17 +118,43 @@ fn automatic(source: &Source, rows: u64, row_bytes: u64, sharers: u64) -> u64 {
     }
 }
 
-/// Returns the nearest number of rows below that many splits divide: its three highest bits. Only a window that is a
-/// whole number of splits is read by one worker alone.
+/// Returns the largest number of rows up to `rows` that has three significant bits. Splits mostly divide such a number,
+/// and one worker can read a window alone only if its splits divide it.
 fn aligned(rows: u64) -> u64 {
     let low = rows.max(1).ilog2().saturating_sub(2);
     rows >> low << low
 }
 
-/// Returns the most rows of the blocks of two windows, of `window_rows` rows each: a reader finishes one and begins the
-/// next. Each block has at most `block_rows` rows. Two blocks of a window may have rows in other windows, too.
+/// Returns the most rows that a reader keeps decoded: the blocks of the window that it finishes, and of the window that
+/// it begins. The first and the last block of a window, of at most `block_rows` rows each, may have rows in other windows.
 pub fn rows_of_two_windows(window_rows: u64, block_rows: u64) -> u64 {
     window_rows.saturating_add(block_rows.saturating_mul(2)).saturating_mul(2)
+}
+
+/// Which splits of a consumer have rows of which window. A split belongs to the window of its first row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowLayout {
+    window_rows: u64,
+    /// The rows of the splits with one ordinal, of all consumers together.
+    ordinal_rows: u64,
+}
+
+impl WindowLayout {
+    /// Lays out splits; `None` if there are no windows, or the rows of splits are not known.
+    pub(crate) fn new(window_rows: u64, ordinal_rows: u64) -> Option<Self> {
+        (window_rows > 0 && ordinal_rows > 0).then_some(Self { window_rows, ordinal_rows })
+    }
+
+    /// Returns the most splits that a consumer has in a window.
+    pub fn splits(self) -> u64 {
+        self.window_rows.div_ceil(self.ordinal_rows)
+    }
+
+    /// Returns the window of a split, and the index of the split among the consumer's splits of this window.
+    pub fn place(self, ordinal: u64) -> (u64, u64) {
+        let window = ordinal.saturating_mul(self.ordinal_rows) / self.window_rows;
+        (window, ordinal - window.saturating_mul(self.window_rows).div_ceil(self.ordinal_rows))
+    }
 }
 
 /// Epochs whose windows are kept: around the end of an epoch, threads need those of two.
@@ -336,6 +362,22 @@ mod tests {
         for window in got.chunks(100) {
             let hundreds: std::collections::BTreeSet<_> = window.iter().map(|row| row / 100).collect();
             assert_eq!(hundreds.len(), 10, "{hundreds:?}");
+        }
+    }
+
+    #[test]
+    fn a_split_belongs_to_the_window_of_its_first_row() {
+        assert_eq!(WindowLayout::new(0, 5), None);
+        for (window_rows, ordinal_rows) in [(12, 4), (10, 4), (4, 10), (7, 1)] {
+            let layout = WindowLayout::new(window_rows, ordinal_rows).expect("windows");
+            let mut before = (0, u64::MAX);
+            for ordinal in 0..100 {
+                let (window, index) = layout.place(ordinal);
+                assert_eq!(window, ordinal * ordinal_rows / window_rows);
+                assert_eq!(index, if window == before.0 { before.1.wrapping_add(1) } else { 0 });
+                assert!(index < layout.splits());
+                before = (window, index);
+            }
         }
     }
 

@@ -136,8 +136,8 @@ impl Sizing {
     }
 }
 
-/// Returns the units of a split of which a whole number makes a window, where consumers together take `of_ordinal` rows
-/// for each unit of one of them: at least half of the wanted units, or just these if no such number does.
+/// Returns the units of a split, at most `wanted`, so that splits divide a window. `of_ordinal` is the rows of one unit of
+/// each consumer. If no number from half of `wanted` on divides the window, returns `wanted`.
 fn dividing(wanted: u64, window_rows: u64, of_ordinal: u64) -> u64 {
     let units = window_rows / of_ordinal.max(1);
     if units == 0 || !window_rows.is_multiple_of(of_ordinal) {

@@ -30,7 +30,8 @@ type Split = (u32, u64, u64);
 /// A split, and the number of row ops that have run.
 type Piece = (Split, u32);
 
-/// Returns the rows of a window: every other shuffle is over windows, of several splits or of less than one.
+/// Returns the rows of a window of the shuffle; 0 if the shuffle permutes all rows at once. Pipelines with even numbers
+/// have windows, some of them shorter than a split.
 fn window_rows(graph: &Graph, number: usize) -> u64 {
     let is_shuffled = graph.nodes().first().is_some_and(|node| matches!(node.op, Op::Shuffle(_)));
     if is_shuffled && number.is_multiple_of(2) { 16 + number as u64 * 7 % 64 } else { 0 }

@@ -17,6 +17,7 @@ from forebay._src.command_line.commands import COMMANDS, EXITS, SCRIPT_HELP
 from forebay.errors import ForebayError, NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from forebay._src.dataset import Dataset
@@ -99,18 +100,16 @@ def _named_datasets(path: str, names: dict[str, object], wanted: str) -> dict[st
     from forebay._src.dataset import Dataset
 
     if wanted not in names:
-        usable = [name for name, value in names.items() if _is_function(path, value) or isinstance(value, Dataset)]
+        usable = [
+            name
+            for name, value in names.items()
+            if not name.startswith("_") and (isinstance(value, Dataset) or _is_function(path, value))
+        ]
         hint = f"it has {', '.join(usable)}" if usable else "it has no functions, and no datasets at its top level"
         raise NotFoundError(f"{path!r} defines no {wanted!r}", {"hint": hint})
     value, what = names[wanted], f"{wanted!r} of {path!r}"
-    if callable(value) and not isinstance(value, Dataset):
-        needed = [p.name for p in inspect.signature(value).parameters.values() if _is_required(p)]
-        if needed:
-            raise NotFoundError(
-                f"{what} cannot be called without {', '.join(needed)}",
-                {"hint": "give each argument a default, or name a function without arguments that calls it"},
-            )
-        value, what = value(), f"what {what} returns"
+    if inspect.isfunction(value):
+        value, what = _call(value, what), f"what {what} returns"
     members: dict[str, object] = {wanted: value}
     if isinstance(value, dict):
         members = {f"{wanted}[{key!r}]": member for key, member in value.items()}
@@ -119,8 +118,21 @@ def _named_datasets(path: str, names: dict[str, object], wanted: str) -> dict[st
     found = {name: member for name, member in members.items() if isinstance(member, Dataset)}
     if not found:
         message = f"{what} is no dataset, but {type(value).__name__}"
-        raise NotFoundError(message, {"hint": "return a dataset, or a list, tuple or dict of datasets"})
+        raise NotFoundError(message, {"hint": "name a dataset, or a function that returns datasets"})
     return found
+
+
+def _call(function: Callable[..., object], what: str) -> object:
+    """Calls a function without arguments."""
+    needed = [
+        parameter.name for parameter in inspect.signature(function).parameters.values() if _is_required(parameter)
+    ]
+    if needed:
+        raise NotFoundError(
+            f"{what} cannot be called without {', '.join(needed)}",
+            {"hint": "give each argument a default, or name a function without arguments that calls it"},
+        )
+    return function()
 
 
 def _is_function(path: str, value: object) -> bool:

@@ -12,7 +12,8 @@ from forebay.errors import ForebayError
 
 #: How commands describe their argument `file`.
 SCRIPT_HELP = (
-    "the script: FILE for the datasets at its top level, FILE:NAME for one, or for those that a function returns"
+    "FILE: the datasets at the top level of this script; FILE:NAME: the dataset NAME, or the datasets that the "
+    "function NAME returns"
 )
 
 #: Exit codes by the kind of an error, as of the other commands.

@@ -227,7 +227,7 @@ impl Consumer {
 
     /// Returns the number of splits from the frontier to the end of the job; the largest number if it has no end, or
     /// splits are not counted.
-    pub(in crate::state::leases) fn left(&self) -> u128 {
+    pub(in crate::state::leases) fn splits_left(&self) -> u128 {
         let end = self.end().filter(|_| self.splits.is_some());
         end.map_or(u128::MAX, |end| self.distance(end))
     }

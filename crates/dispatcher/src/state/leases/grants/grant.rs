@@ -41,8 +41,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(4);
 /// Where the other workers cannot read a split, it waits for so long for the successor of a lost worker.
 const REPLACED_IN: Duration = Duration::from_secs(60);
 
-/// Splits from a consumer's first free one on, of which one may be granted before those in front of it. Of a job whose
-/// hints are strict these are all splits that the consumer may have leased.
+/// The dispatcher may grant one of this many splits, from a consumer's first free one on, before the splits in front of
+/// it. If the job's hints are strict, it may grant any split that the consumer may have leased.
 pub(in crate::state) const LOOKAHEAD: u128 = 16;
 
 /// A consumer's leases relative to its job's weight. The scheduler serves the smallest share of the highest priority.
@@ -189,7 +189,8 @@ impl Leases {
         })
     }
 
-    /// Says of a worker whether it may get a split, room or not, after what happened to the split so far.
+    /// Returns a check of whether a worker may get this split. The check regards the split's earlier failures, and not
+    /// the worker's room.
     pub(in crate::state::leases) fn fits<'a>(
         &'a self,
         now: Ticks,
@@ -225,10 +226,11 @@ impl Leases {
         let first = consumer.free().next().filter(|first| self.affinity.knows(key.0) && !is_in_trouble(first));
         let Some(first) = first else { return Preference::No };
         let is_strict = self.affinity.is_strict(key.0);
-        let most = if is_strict { consumer.window().min(consumer.left()) } else { consumer.window().min(LOOKAHEAD) };
+        let most =
+            if is_strict { consumer.window().min(consumer.splits_left()) } else { consumer.window().min(LOOKAHEAD) };
         let workers = self.workers.keys().filter(|id| is_usable(id)).take(most as usize).count() as u64;
         let lookahead = Lookahead { splits: most as u64, workers };
-        // The rest of an epoch goes before the next epoch, unless only some workers should compute it.
+        // If the hints are strict, workers that no hint names go on with the next epoch.
         let is_near = |p: &Position| {
             (is_strict || p.epoch == first.epoch) && consumer.distance(*p) - consumer.distance(first) < most
         };

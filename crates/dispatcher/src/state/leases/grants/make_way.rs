@@ -5,9 +5,9 @@
 //! places (see `fair_share`). A split that loses its place is granted again later, so no computed row is lost. If no
 //! split waits, a consumer without a lease gets one split beyond the room of a worker that computes.
 //!
-//! Splits that are computed and not consumed fill the memory of workers. If the split that a consumer needs next is free
-//! then, because its worker was lost, the consumer's last computed split gives way to it: the consumer would otherwise
-//! wait for ever.
+//! Splits that wait for their consumer may fill the memory of all workers. If the worker of the split that the consumer
+//! needs next is lost then, no worker requests this split. So the dispatcher grants it in place of the consumer's last
+//! split: the consumer would otherwise wait for ever.
 //!
 //! The threads of a worker serve consumers in turn, morsel by morsel, so the consumer's first split begins within one
 //! morsel of other jobs' work.
@@ -82,8 +82,8 @@ impl Leases {
             && self.next_untroubled(consumer).is_some()
     }
 
-    /// Returns whether a consumer with a session needs a split that is free, and all splits that workers hold for it are
-    /// computed and come later.
+    /// Returns whether a consumer with a session waits for a split without a lease, and workers have computed all splits
+    /// that they hold for it.
     fn is_stuck(&self, consumer: &Consumer) -> bool {
         consumer.attached.is_some()
             && consumer.backups().is_empty()
@@ -159,8 +159,7 @@ impl Leases {
         }
     }
 
-    /// Grants the split that a consumer needs next to a worker without room that computes nothing, in place of the
-    /// consumer's last split there.
+    /// Grants the split that a stuck consumer needs next, in place of the consumer's last split at the same worker.
     fn last_gives_way(&mut self, now: Ticks, key: ConsumerKey, out: &mut Vec<Effect>) {
         let Some((next, last, worker)) = self.next_and_last(now, key) else { return };
         self.grant(now, key, next, worker, out);
@@ -169,8 +168,8 @@ impl Leases {
         self.counts.splits_gave_way += 1;
     }
 
-    /// Returns the split that a stuck consumer needs next, the last split that a worker holds for it, and this worker, if
-    /// it may get the first in place of the second.
+    /// Returns the split that a stuck consumer needs next, the last split that workers without other work hold for it,
+    /// and the worker that holds the last split.
     fn next_and_last(&self, now: Ticks, key: ConsumerKey) -> Option<(Position, Position, WorkerId)> {
         let consumer = self.consumer(key).filter(|consumer| self.is_stuck(consumer))?;
         let next = consumer.free().next()?;

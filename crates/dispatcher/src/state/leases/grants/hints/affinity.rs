@@ -9,8 +9,8 @@
 //!   Where each group has its own worker, the worker that read the previous window of the group has the next bytes in
 //!   its read-ahead.
 //! - With a shuffle over windows of row groups, each split has rows of all row groups of its window. So a run is a whole
-//!   window, as far as consumers may have leased splits of as many windows as there are workers. Where there are fewer
-//!   windows, as at the end of a job, workers share them.
+//!   window. If a consumer may have leased splits of fewer windows than there are workers, as at the end of a job,
+//!   workers share windows: a run is then a part of a window.
 //! - With any other shuffle a split has rows from everywhere, and no worker is preferred.
 //!
 //! Of a consumer's next splits a worker with room gets the first one that prefers this worker or begins a run. If there
@@ -25,7 +25,7 @@
 use std::collections::BTreeMap;
 
 use forebay_core::{ConsumerIndex, WorkerId};
-use forebay_plan::{EpochPlan, Graph, LaneLayout, Op, Sharding, Sizing};
+use forebay_plan::{Graph, LaneLayout, Op, Sharding, WindowLayout};
 
 use crate::records::{ConsumerKey, JobRecord, Position};
 use crate::state::leases::grants::hints::{GrantHint, HintEvent, Lookahead};
@@ -59,7 +59,7 @@ enum Sequence {
     /// Windows of a group of lanes, which consumers share.
     Lanes { layout: LaneLayout, sharding: Sharding },
     /// Splits of windows of row groups, which consumers share.
-    Windows { window_rows: u64, ordinal_rows: u64 },
+    Windows(WindowLayout),
 }
 
 impl Sequence {
@@ -68,17 +68,11 @@ impl Sequence {
         if is_shuffled {
             let plan = record.plan().ok()?;
             let lanes = plan.lane_layout().map(|layout| Sequence::Lanes { layout, sharding: record.sharding() });
-            return lanes.or_else(|| Self::of_windows(&plan));
+            return lanes.or_else(|| plan.window_layout().map(Sequence::Windows));
         }
         let source = graph.source();
         let is_shared = (source.facts().in_groups || source.is_remote()) && !record.is_streamed();
         is_shared.then_some(Sequence::Ordinals)
-    }
-
-    fn of_windows(plan: &EpochPlan) -> Option<Self> {
-        let Sizing { unit_rows, split_units, window_rows, .. } = plan.sizing();
-        let ordinal_rows = unit_rows.saturating_mul(split_units).saturating_mul(plan.sharding().parts());
-        (window_rows > 0 && ordinal_rows > 0).then_some(Sequence::Windows { window_rows, ordinal_rows })
     }
 
     /// Returns the stream of a split, and its index in the stream.
@@ -91,10 +85,7 @@ impl Sequence {
                 let window = window % layout.windows();
                 (window % layout.groups(), window / layout.groups())
             }
-            Sequence::Windows { window_rows, ordinal_rows } => {
-                let window = ordinal.saturating_mul(ordinal_rows) / window_rows;
-                (window, ordinal - window.saturating_mul(window_rows).div_ceil(ordinal_rows))
-            }
+            Sequence::Windows(layout) => layout.place(ordinal),
         }
     }
 
@@ -105,8 +96,8 @@ impl Sequence {
             Sequence::Lanes { layout, sharding } => {
                 (layout.groups(), lookahead.splits.saturating_mul(sharding.parts()) / layout.groups())
             }
-            Sequence::Windows { window_rows, ordinal_rows } => {
-                let splits = window_rows.div_ceil(ordinal_rows);
+            Sequence::Windows(layout) => {
+                let splits = layout.splits();
                 let windows = lookahead.splits.div_ceil(splits).max(1);
                 let workers = lookahead.workers.max(1).div_ceil(windows);
                 return ((splits.min(lookahead.splits) / workers).max(1), workers == 1);
@@ -198,6 +189,6 @@ impl GrantHint for CacheAffinity {
 
     fn is_strict(&self, job: u64) -> bool {
         let sequence = self.0.get(&job).and_then(|job| job.sequence);
-        matches!(sequence, Some(Sequence::Lanes { .. } | Sequence::Windows { .. }))
+        matches!(sequence, Some(Sequence::Lanes { .. } | Sequence::Windows(_)))
     }
 }
