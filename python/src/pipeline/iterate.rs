@@ -6,7 +6,6 @@ use forebay_core::{ConsumerIndex, Error, Result, Seed, SystemClock};
 use forebay_data::Memory;
 use forebay_exec::{Budget, Environment, LocalIteration, LocalOptions, Position, SavedSkip, SavedState};
 use forebay_plan::Sharding;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::Pipeline;
@@ -71,9 +70,7 @@ impl Start<'_> {
             let divided = Sharding::choose(&pipeline.graph, consumers, even, coordinated)?;
             let executable = pipeline.prepare(divided, Seed(seed), sizing, &environment, poll)?;
             let (plan, consumer) = (executable.plan().clone(), ConsumerIndex(consumer));
-            let source = executable.stages().graph.source();
-            let bytes = plan.extent().bytes;
-            let before = if source.paths().is_empty() { None } else { pipeline.listing.changed_bytes(source, bytes) };
+            let source = executable.stages().graph.source().clone();
             crate::memory_budget::check(said, executable.stages(), &plan)?;
             let from = match &state {
                 Some(saved) => saved.position_in(&plan, consumer)?,
@@ -93,13 +90,10 @@ impl Start<'_> {
                 known_skips,
                 until_empty: false,
             };
-            Ok((LocalIteration::start(executable, options)?, from, plan, consumer, left_out, before))
+            Ok((LocalIteration::start(executable, options)?, from, plan, consumer, left_out, source))
         });
-        let (stream, from, plan, consumer, left_out, before) = started?;
-        if let Some(before) = before {
-            let module = py.import(intern!(py, "forebay._src.iteration.changed_files"))?;
-            module.call_method1(intern!(py, "warn_of_bytes"), (before, plan.extent().bytes))?;
-        }
+        let (stream, from, plan, consumer, left_out, source) = started?;
+        pipeline.listing.warn_of_changes(py, &source, plan.extent().bytes)?;
         let iteration = Iteration::Local(Box::new(stream), pipeline.listing.clone());
         Ok(NativeIterator::new(iteration, from, plan, consumer, left_out, runner))
     }

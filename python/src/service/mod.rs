@@ -245,7 +245,7 @@ impl ServiceClient {
             priority,
         };
         let command = crate::cli::command(py)?;
-        let (stream, from, plan, left_out) = interruptible(py, |poll| {
+        let (stream, from, plan, left_out, source) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
             let show = crate::sources::indexing::progress_line();
             crate::service::up::check(self.service.address())?;
@@ -267,7 +267,7 @@ impl ServiceClient {
                     ..StreamOptions::default()
                 };
                 let stream = Iteration::Mix(Box::new(opened.start(functions, options)?));
-                return Ok((stream, from.unwrap_or_default(), opened.plan().clone(), left_out));
+                return Ok((stream, from.unwrap_or_default(), opened.plan().clone(), left_out, None));
             }
             let opened = self.service.open_job(&spec, &blobs, &mut progress, poll)?;
             let from = state.as_ref().map(|s| s.position_in(opened.plan(), consumer)).transpose()?;
@@ -299,8 +299,12 @@ impl ServiceClient {
             let start = || LocalWorker::start(recipe, threads, slot);
             let local = if is_alone { None } else { Some(start()?) };
             let stream = Iteration::Service(Box::new(stream), local);
-            Ok((stream, from.unwrap_or_default(), opened.plan().clone(), left_out))
+            let source = Some(opened.stages().graph.source().clone());
+            Ok((stream, from.unwrap_or_default(), opened.plan().clone(), left_out, source))
         })?;
+        if let Some(source) = source {
+            pipeline.listing.warn_of_changes(py, &source, plan.extent().bytes)?;
+        }
         Ok(NativeIterator::new(stream, from, plan, consumer, left_out, runner))
     }
 }

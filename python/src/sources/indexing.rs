@@ -12,6 +12,8 @@ use forebay_exec::PageCachedSource;
 use forebay_io::{ReadThrough, SourceIndex, is_remote};
 use forebay_plan::Source;
 use forebay_server::CachePlaces;
+use pyo3::intern;
+use pyo3::prelude::*;
 
 /// The most indexes of one dataset: counted or not, and by the part of its files that is used.
 const LISTED_MAX: usize = 8;
@@ -52,8 +54,21 @@ impl Listing {
         Ok(index)
     }
 
-    /// Notes the bytes of the source's files at the start of an iteration. Returns those at the last one, if they differ.
-    pub(crate) fn changed_bytes(&self, source: &Source, now: u64) -> Option<u64> {
+    /// Notes the bytes of the source's files at the start of an iteration, in process or of a job. Warns if they differ
+    /// from those at the start of the last iteration.
+    pub(crate) fn warn_of_changes(&self, py: Python<'_>, source: &Source, now: u64) -> PyResult<()> {
+        if source.paths().is_empty() {
+            return Ok(());
+        }
+        if let Some(before) = self.changed_bytes(source, now) {
+            let module = py.import(intern!(py, "forebay._src.iteration.changed_files"))?;
+            module.call_method1(intern!(py, "warn_of_bytes"), (before, now))?;
+        }
+        Ok(())
+    }
+
+    /// Notes the bytes at the start of an iteration. Returns the bytes at the start of the last one, if they differ.
+    fn changed_bytes(&self, source: &Source, now: u64) -> Option<u64> {
         let mut seen = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let before = seen.iter().position(|(of, _)| of == source).map(|at| seen.remove(at).1);
         seen.truncate(LISTED_MAX - 1);
