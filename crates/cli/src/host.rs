@@ -67,8 +67,6 @@ pub trait Host {
 /// The rows to cache, and the places.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WarmOptions {
-    /// The datasets' names; if empty, each with a cache.
-    pub datasets: Vec<String>,
     /// The seed of the later runs.
     pub seed: u64,
     /// Threads that compute; 0 is one for each core.

@@ -98,6 +98,9 @@ def cube(row):
         raise fb.SkipSample
     return {"id": row["id"], "cube": row["id"] ** 3}
 
+def made():
+    return ds
+
 ds = fb.range(300).shuffle().take(20).map(cube, schema={"id": "int64", "cube": "int64"}).cache().batch(4)
 plain = fb.range(3)
 if __name__ == "__main__":
@@ -112,7 +115,7 @@ def test_what_a_script_keeps_is_computed_before_it_runs(tmp_path):
     assert (warmed["dataset"], warmed["rows"], warmed["computed"], warmed["on_disk"]) == ("ds", 300, 300, 299)
     assert set(calls(log)) == {*range(300)}, "every row of the source, also rows that the pipeline leaves out"
     log.unlink()
-    [again] = said("warm", script, "--cache", kept, "--dataset", "ds")
+    [again] = said("warm", f"{script}:made", "--cache", kept)
     assert again["computed"] == 1, "only the sample that was left out"
     log.unlink()
     started = [sys.executable, str(script)]
@@ -133,6 +136,6 @@ def test_what_cannot_be_warmed_is_said(tmp_path, monkeypatch):
     assert unusable.returncode != 0
     assert str(tmp_path / "file") in unusable.stderr
     assert (nowhere.returncode, "--cache FOLDER" in nowhere.stderr) == (1, True)
-    for name, code, hint in [("none", 4, "it defines ds, plain"), ("plain", 1, ".cache()")]:
-        done = forebay("cache", "warm", script, "--cache", tmp_path / "kept", "--dataset", name)
+    for name, code, hint in [("none", 4, "it has cube, made, ds, plain"), ("plain", 1, ".cache()")]:
+        done = forebay("cache", "warm", f"{script}:{name}", "--cache", tmp_path / "kept")
         assert (done.returncode, hint in done.stderr) == (code, True), done.stderr

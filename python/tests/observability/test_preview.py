@@ -180,10 +180,10 @@ def test_the_command_writes_a_page_and_a_sheet(tmp_path):
     )
 
     def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-        run = [sys.executable, "-m", "forebay", "preview", "train.py", *map(str, arguments)]
+        run = [sys.executable, "-m", "forebay", "preview", *map(str, arguments)]
         return subprocess.run(run, capture_output=True, text=True, timeout=180, cwd=tmp_path)
 
-    done = command("--samples", 3, "--png", "sheet.png", "--dataset", "train")
+    done = command("train.py:train", "--samples", 3, "--png", "sheet.png")
     assert (done.returncode, done.stdout) == (0, "preview.html\n"), done.stderr
     text = (tmp_path / "preview.html").read_text()
     check_harmless(text)
@@ -191,6 +191,6 @@ def test_the_command_writes_a_page_and_a_sheet(tmp_path):
     with Image.open(tmp_path / "sheet.png") as sheet:
         assert sheet.width >= 400
         assert len(sheet.getcolors(1 << 24) or []) > 50
-    assert command("--dataset", "none").returncode == 4
-    assert command("--samples", 65).returncode == 2
-    assert command("--out", "no/such/folder.html").returncode == 4
+    assert command("train.py:none").returncode == 4
+    assert command("train.py", "--samples", 65).returncode == 2
+    assert command("train.py", "--out", "no/such/folder.html").returncode == 4

@@ -47,12 +47,10 @@ pub(crate) enum KeptAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct Warm {
-    /// A Python script with datasets at its top level; or urls of files, with globs and braces
-    #[arg(required = true, value_name = "SCRIPT or URL")]
+    /// FILE: the datasets with a cache() at the top level of this Python script. FILE:NAME: the dataset NAME, or the
+    /// datasets that the function NAME returns. Or urls of files, with globs and braces
+    #[arg(required = true, value_name = "FILE or URL")]
     pub(crate) what: Vec<String>,
-    /// Only the dataset of this name; may be repeated [default: all datasets with a cache()]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) dataset: Vec<String>,
     /// Seed of the runs to come; it matters for random ops before cache(freeze=True)
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,

@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: KeptRows, host: &dyn Host) -> Result<()> {
 }
 
 fn warm(of: Warm, host: &dyn Host) -> Result<()> {
-    let Warm { what, dataset: datasets, seed, threads, cache, json } = of;
+    let Warm { what, seed, threads, cache, json } = of;
     let cache = CacheConfig::try_from(cache)?;
     if cache.places.is_empty() {
         return Err(Error::invalid("a cache in memory ends with this command")
@@ -113,7 +113,7 @@ fn warm(of: Warm, host: &dyn Host) -> Result<()> {
     };
     drop(usable(&cache)?);
     let CacheConfig { places, memory, disk, store, .. } = cache;
-    let options = WarmOptions { datasets, seed, threads, cache: places.to_string(), memory, disk, store };
+    let options = WarmOptions { seed, threads, cache: places.to_string(), memory, disk, store };
     let warmed = host.warm(&options, &file)?;
     if json {
         return output::json(&warmed);

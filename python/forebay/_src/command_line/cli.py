@@ -64,8 +64,6 @@ def datasets_of(file: str | os.PathLike[str], method: str) -> dict[str, Dataset]
     function `NAME` of the script returns: a dataset, or a list, tuple or dict of datasets. If there is none, the
     error's hint names `method`.
     """
-    from forebay._src.dataset import Dataset
-
     path, wanted = script_and_name(os.fspath(file))
     path = as_script(path, [])
     try:
@@ -76,8 +74,8 @@ def datasets_of(file: str | os.PathLike[str], method: str) -> dict[str, Dataset]
             {"hint": "put the call under `if __name__ == '__main__':`, or in a function"},
         ) from None
     if wanted is not None:
-        return _named_datasets(path, names, wanted)
-    found = {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
+        return named_datasets(path, names, wanted)
+    found = top_level_datasets(names)
     if not found:
         raise NotFoundError(
             f"{path!r} defines no dataset at its top level",
@@ -95,7 +93,14 @@ def script_and_name(file: str) -> tuple[str, str | None]:
     return (path, name) if colon and name.isidentifier() and not os.path.isfile(file) else (file, None)
 
 
-def _named_datasets(path: str, names: dict[str, object], wanted: str) -> dict[str, Dataset]:
+def top_level_datasets(names: dict[str, object]) -> dict[str, Dataset]:
+    """Returns the datasets among the names of a script, without those that begin with an underscore."""
+    from forebay._src.dataset import Dataset
+
+    return {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
+
+
+def named_datasets(path: str, names: dict[str, object], wanted: str) -> dict[str, Dataset]:
     """Returns the datasets that a name of a script stands for."""
     from forebay._src.dataset import Dataset
 

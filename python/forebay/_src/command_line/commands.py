@@ -105,12 +105,11 @@ def preview(arguments: list[str]) -> int:
         "preview",
         "Write an HTML page with the first samples before and behind each op of the datasets of a Python script.\n"
         "Runs the script, not as __main__. The page has no scripts and loads nothing.",
-        "forebay preview train.py\nforebay preview train.py --dataset train --epoch 3 --out train.html --png train.png",
+        "forebay preview train.py\nforebay preview train.py:train --epoch 3 --out train.html --png train.png",
     )
     of.add_argument("file", help=SCRIPT_HELP)
     of.add_argument("--out", default="preview.html", help="the page (default: %(default)s)")
     of.add_argument("--png", help="a contact sheet, too; needs Pillow")
-    of.add_argument("--dataset", help="the name of the one dataset to show; all by default")
     of.add_argument("--samples", type=_few, default=8, help="how many samples, 64 at most (default: %(default)s)")
     of.add_argument("--seed", type=int, default=0, help="the seed of random choices (default: %(default)s)")
     of.add_argument("--epoch", type=int, default=0, help="the epoch (default: %(default)s)")

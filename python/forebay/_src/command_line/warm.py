@@ -15,7 +15,7 @@ from typing import Any
 
 from forebay import _native
 from forebay._src.dataset import Dataset
-from forebay.errors import InvalidPipelineError, NotFoundError
+from forebay.errors import InvalidPipelineError
 
 #: The environment variables that open the cache of this process, by option.
 _VARIABLES = {
@@ -28,25 +28,21 @@ _VARIABLES = {
 
 def warm(options: str, file: str | os.PathLike[str]) -> str:
     """Computes rows, and returns the result for each dataset. The command calls this; both sides use JSON."""
-    from forebay._src.command_line.cli import as_script
+    from forebay._src.command_line.cli import as_script, named_datasets, script_and_name, top_level_datasets
 
     wanted = json.loads(options)
     for option, variable in _VARIABLES.items():
         if wanted[option] is not None:
             os.environ[variable] = str(wanted[option])
-    path = as_script(file, [])
+    path, chosen = script_and_name(os.fspath(file))
+    path = as_script(path, [])
     names = _defined(path)
-    found = {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
-    if missing := [name for name in wanted["datasets"] if name not in found]:
-        raise NotFoundError(
-            f"{path} defines no dataset {missing[0]!r}", {"hint": f"it defines {', '.join(found) or 'none'}"}
-        )
-    chosen = {name: found[name]._pipeline.kept() for name in wanted["datasets"] or found}
-    kept = {name: pipeline for name, pipeline in chosen.items() if pipeline is not None}
-    if not kept or (wanted["datasets"] and len(kept) < len(chosen)):
-        without = [name for name in chosen if name not in kept]
+    found = named_datasets(path, names, chosen) if chosen else top_level_datasets(names)
+    caches = {name: ds._pipeline.kept() for name, ds in found.items()}
+    kept = {name: pipeline for name, pipeline in caches.items() if pipeline is not None}
+    if not kept:
         raise InvalidPipelineError(
-            f"{', '.join(without) or path} keeps nothing",
+            f"{', '.join(found) or path} keeps nothing",
             {"hint": "write .cache() behind the ops that should run once"},
         )
     return json.dumps([_compute(name, pipeline, wanted) for name, pipeline in kept.items()])

@@ -12,7 +12,7 @@ from forebay._src.iteration.first_samples import ROWS_MAX, first
 from forebay._src.preview import page, sheet
 from forebay._src.preview.stages import stages
 from forebay._src.written import Written
-from forebay.errors import ForebayError, NotFoundError
+from forebay.errors import ForebayError
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
@@ -28,7 +28,6 @@ def preview(
     out: str | os.PathLike[str],
     *,
     png: str | os.PathLike[str] | None = None,
-    dataset: str | None = None,
     samples: int = 8,
     seed: int = 0,
     epoch: int = 0,
@@ -36,10 +35,9 @@ def preview(
     """Runs a script, and writes a page with the first samples after each op of its datasets.
 
     Args:
-        file: The script.
+        file: The script, or `FILE:NAME` for one of its datasets.
         out: The page.
         png: A contact sheet of the first dataset.
-        dataset: The one dataset to show. Default: all at the top level of the script.
         samples: How many samples.
         seed: As for `iter`.
         epoch: As for `iter`.
@@ -50,11 +48,6 @@ def preview(
     from forebay._src.command_line.cli import datasets_of
 
     found = datasets_of(file, "preview")
-    if dataset is not None:
-        if dataset not in found:
-            hint = {"hint": f"it defines {', '.join(found)}"}
-            raise NotFoundError(f"the script defines no dataset {dataset!r} at its top level", hint)
-        found = {dataset: found[dataset]}
     shown = {name: stages(of, samples, seed, epoch) for name, of in found.items()}
     note = f"seed {seed}, epoch {epoch}, the first {samples} samples behind each op"
     pathlib.Path(out).write_text(page.page(os.path.basename(os.fspath(file)), note, shown), encoding="utf-8")
