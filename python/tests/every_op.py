@@ -149,7 +149,8 @@ def combined(parts: list[fb.Dataset], rng: random.Random) -> fb.Dataset:
     if rng.random() < 0.4:
         later = [rng.randint(0, 5) for _ in parts[1:]]
         weights = fb.schedule({0: weights, rng.randint(1, 60): [1, *later]}, between=rng.choice(["steps", "linear"]))
-    return fb.mix(parts, weights=weights, stop=rng.choice(["first", "all", "once"]), source=source)
+    stop, per_batch = rng.choice(["first", "all", "once"]), rng.choice([None, None, 2, 16])
+    return fb.mix(parts, weights=weights, stop=stop, source=source, per_batch=per_batch)
 
 
 def batched(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:

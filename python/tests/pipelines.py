@@ -162,7 +162,8 @@ def mixed(rng: random.Random, n: int, shards: Path) -> fb.Dataset:
     if kind < 0.6:
         later = {rng.randint(1, 99): [rng.randint(1, 5) for _ in parts]}
         weights = fb.schedule({0: weights, **later}, between=rng.choice(["steps", "linear"]))
-    return fb.mix(parts, weights=weights, stop=rng.choice(["first", "all", "once"]), source=rng.choice([None, "from"]))
+    stop, source = rng.choice(["first", "all", "once"]), rng.choice([None, "from"])
+    return fb.mix(parts, weights=weights, stop=stop, source=source, per_batch=rng.choice([None, None, 4, 32]))
 
 
 Op = Callable[[fb.Dataset, random.Random], fb.Dataset]

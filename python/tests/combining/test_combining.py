@@ -69,6 +69,24 @@ def test_a_mix_has_its_shares_and_each_dataset_its_order(corpora):
     assert rows(ds, seed=4, threads=1) == rows(ds, seed=4, threads=3) == found
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_shares_hold_in_each_batch(corpora, counted):
+    parts = corpora if counted else {name: ds.filter(fb.col("n") >= 0) for name, ds in corpora.items()}
+    ds = fb.mix(parts, weights=WEIGHTS, rows=5000, per_batch=64)
+    plain = rows(fb.mix(parts, weights=WEIGHTS, rows=5000), seed=4)
+    found = rows(ds, seed=4)
+    for kind, weight in WEIGHTS.items():
+        counts = [len(of(found[start : start + 64], kind)) for start in range(0, 4096, 64)]
+        assert set(counts) == {math.floor(64 * weight), math.ceil(64 * weight)}
+        assert of(found, kind) == of(plain, kind)
+    assert found != plain
+    for rank in range(2):
+        batches = list(ds.batch(64).iter(seed=4, consumers=(rank, 2), even=False))[:31]
+        for kind, weight in WEIGHTS.items():
+            counts = {sum(str(text).startswith(kind) for text in batch["text"]) for batch in batches}
+            assert counts == {math.floor(64 * weight), math.ceil(64 * weight)}
+
+
 def test_a_mix_ends_as_it_is_told(corpora):
     def counts(**options):
         ds = fb.mix(corpora, weights=WEIGHTS, **options)
@@ -299,6 +317,9 @@ def test_a_mix_knows_what_it_is_made_of(corpora):
         (lambda a, b: fb.mix([a, b], weights=[1]), "one weight for each"),
         (lambda a, b: fb.mix({"a": a, "b": b}, weights=[1, 2]), "write mix"),
         (lambda a, b: fb.mix({"a": a, "b": b}, stop="last"), "unknown stop"),
+        (lambda a, b: fb.mix({"a": a, "b": b}, per_batch=48), "no power of two"),
+        (lambda a, b: fb.mix({"a": a, "b": b}, per_batch=2048), "from 2 to 1024"),
+        (lambda a, b: fb.mix({"a": a, "b": b}, per_batch=1), "per_batch"),
         (lambda a, b: fb.mix({"a": a, "b": b}, stop="all", rows=3), "leave one of them out"),
         (lambda a, b: fb.mix({"a": a, "b": b}, rows=0), "rows"),
         (lambda a, b: fb.mix({"a": a, "b": b.rename(id="x")}), 'has a column "id"'),

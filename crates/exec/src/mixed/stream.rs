@@ -62,12 +62,13 @@ impl MixedStream {
     /// # Errors
     /// Invalid where the source is no such mix, for a state of another mix, and for `ordered=False`.
     pub fn over(executable: Arc<Executable>, options: LocalOptions, streams: Box<dyn PartStreams>) -> Result<Self> {
-        let (combined, weights, stop) = mix_of(&executable)?;
+        let (combined, (weights, per_batch), stop) = mix_of(&executable)?;
         if !options.ordered {
             executable.check_any_order()?;
         }
         let sharding = executable.plan().sharding();
         let schedule = MixSchedule::new(weights, stop, executable.plan().seed(), sharding, options.consumer);
+        let schedule = schedule.per_batch(per_batch);
         let samples = Samples::new(&executable.plan().extent().parts);
         let repeats = match stop {
             Stop::First | Stop::Once => Repeats::Never,
@@ -335,14 +336,16 @@ fn other_state() -> Error {
     Error::invalid("this state is of another mix").hint("a saved state fits the pipeline that it was saved with")
 }
 
-/// The weights of a mix, and their changes during training.
-type Weights<'a> = (&'a [f64], Option<&'a Changes>);
+/// The weights of a mix, and their changes during training; and the rows of a batch in which shares hold.
+type Shares<'a> = ((&'a [f64], Option<&'a Changes>), Option<u64>);
 
-/// Returns the mix that is the source of a pipeline, with its weights and its end.
-fn mix_of(executable: &Executable) -> Result<(&Combined, Weights<'_>, Stop)> {
+/// Returns the mix that is the source of a pipeline, with its shares and its end.
+fn mix_of(executable: &Executable) -> Result<(&Combined, Shares<'_>, Stop)> {
     match &executable.stages().source {
         Source::Combined(combined) => match &combined.how {
-            Combining::Mix { weights, stop, changes } => Ok((combined, (weights, changes.as_ref()), *stop)),
+            Combining::Mix { weights, stop, changes, per_batch } => {
+                Ok((combined, ((weights, changes.as_ref()), *per_batch), *stop))
+            }
             _ => Err(Error::internal("only a mix is put together as it comes")),
         },
         _ => Err(Error::internal("only a mix is put together as it comes")),

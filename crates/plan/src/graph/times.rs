@@ -148,7 +148,7 @@ mod tests {
     fn datasets_that_count_differently_are_not_mixed() {
         let mixed = |a: Graph, b: Graph| {
             let part = |name: &str, graph| SourcePart { name: name.to_owned(), graph: Arc::new(graph) };
-            let how = Combining::Mix { weights: vec![1.0, 1.0], stop: Stop::First, changes: None };
+            let how = Combining::Mix { weights: vec![1.0, 1.0], stop: Stop::First, changes: None, per_batch: None };
             let parts = vec![part("a", a), part("b", b)];
             Graph::new(Source::Combined(Combined { how, parts, column: None }), None)
         };

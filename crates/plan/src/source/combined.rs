@@ -323,11 +323,12 @@ impl Combined {
             _ => format!("{count} datasets"),
         };
         match &self.how {
-            Combining::Mix { stop, changes, .. } => {
+            Combining::Mix { stop, changes, per_batch, .. } => {
+                let batch = per_batch.map_or(String::new(), |rows| format!(", per_batch={rows}"));
                 let changes = changes
                     .as_ref()
                     .map_or(String::new(), |changes| format!(", weights change at {} rows", changes.points.len()));
-                format!("{names}, {}{changes}", stop.describe())
+                format!("{names}, {}{changes}{batch}", stop.describe())
             }
             Combining::Concatenate => names,
             Combining::Interleave { cycle, block } => format!("{names}, cycle_length={cycle}, block_length={block}"),

@@ -3,6 +3,7 @@
 use forebay_core::{Error, Result};
 
 use super::{Between, Changes, Combined, Combining, Stop};
+use crate::epoch::mix::WINDOW;
 use crate::epoch::mix::stretches::STAIRS;
 
 /// The least share of a part in a mix: the plan computes with multiples of 2^-42.
@@ -15,10 +16,14 @@ const SCHEDULE_MAX: u64 = 1 << 21;
 impl Combined {
     /// Checks what only a mix has: its weights, and where it ends.
     pub(super) fn check_mix(&self) -> Result<()> {
-        let Combining::Mix { weights, stop, changes } = &self.how else { return Ok(()) };
+        let Combining::Mix { weights, stop, changes, per_batch } = &self.how else { return Ok(()) };
         match changes {
             None => self.check_weights(weights, false)?,
             Some(changes) => self.check_changes(weights, changes, *stop)?,
+        }
+        if let Some(rows) = per_batch.filter(|rows| !rows.is_power_of_two() || !(2..=WINDOW).contains(rows)) {
+            return Err(Error::invalid(format!("mix: per_batch={rows} is no power of two from 2 to {WINDOW}"))
+                .hint("use the largest power of two that divides the rows of a batch"));
         }
         if *stop == Stop::Rows(0) {
             return Err(Error::invalid("mix: rows=0").hint("use at least 1"));

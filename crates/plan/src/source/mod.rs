@@ -109,6 +109,9 @@ pub enum Combining {
         /// How the weights change: those above are then of the first row, and may be 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changes: Option<Changes>,
+        /// The rows of a batch, if shares also hold in each batch: a power of two, at most 1,024.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        per_batch: Option<u64>,
     },
     /// All rows of the first, then those of the second, and so on.
     Concatenate,

@@ -91,6 +91,7 @@ def mix(
     stop: Literal["first", "all", "once"] | None = "first",
     rows: int | None = None,
     source: str | None = None,
+    per_batch: int | None = None,
 ) -> Dataset:
     """Samples of several datasets, in shares that hold in every window of 1,024 samples.
 
@@ -112,6 +113,8 @@ def mix(
         rows: Ends an epoch after so many samples, and begins datasets again as needed. With the default of `stop`, or
             None.
         source: The name of a new column with the name of each sample's dataset. Default: none.
+        per_batch: Shares hold in each batch of so many samples, too, rounded up or down: a power of two, at most 1,024.
+            Default: they hold in each window, and a batch has them by chance.
 
     Raises:
         InvalidPipelineError: The datasets have other columns, a weight is no positive number, or an op of a dataset
@@ -126,6 +129,9 @@ def mix(
     >>> even = fb.range(0, 100).filter(fb.col("id") % 2 == 0)
     >>> [int(row["id"]) for row in fb.mix([even, fb.range(1000, 1100)], rows=8).iter(seed=1)]
     [1000, 0, 1001, 2, 4, 6, 1002, 1003]
+    >>> batches = fb.mix([web, code], weights=[3, 1], source="source", per_batch=4).batch(4)
+    >>> [int((batch["source"] == "1").sum()) for batch in batches.iter(seed=1)][:6]
+    [1, 1, 1, 1, 1, 1]
     """
     parts = _named("mix", datasets)
     given = _shares(weights, [name for name, _ in parts], isinstance(datasets, Mapping))
@@ -137,6 +143,8 @@ def mix(
                 {"hint": "leave one of them out"},
             )
         ends = {"rows": arguments.whole(rows, "mix", "rows", 1)}
+    if per_batch is not None:
+        given["per_batch"] = arguments.whole(per_batch, "mix", "per_batch", 2)
     return _combine("mix", {"mix": {**given, "stop": ends}}, parts, source)
 
 

@@ -133,13 +133,14 @@ impl Combination {
         }
         let lens: Vec<u64> = parts.iter().map(|part| part.len).collect();
         let (how, len) = match &combined.how {
-            Combining::Mix { weights, stop, changes } => {
+            Combining::Mix { weights, stop, changes, per_batch } => {
                 check_not_empty(combined, *stop, &lens)?;
                 let mix = Mix::new(weights, changes.as_ref(), *stop, &lens);
                 let mix = mix.map_err(|why| match why {
                     NoPlan::TooMany => too_many(combined),
                     NoPlan::NeverRead(part) => never_read(&combined.parts[part].name),
                 })?;
+                let mix = mix.per_batch(*per_batch);
                 for (number, part) in parts.iter_mut().enumerate() {
                     part.repetitions = mix.count(number).map_or(FOREVER, |n| n.div_ceil(part.len.max(1)).max(1));
                 }

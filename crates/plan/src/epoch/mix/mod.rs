@@ -7,6 +7,9 @@
 //! first point follows the van der Corput sequence, so over many windows the counts of each part are exact, too, and
 //! the count before any window is a sum of at most 32 terms.
 //!
+//! If shares also hold in each batch, the window's rows, sorted by part, are dealt to its batches in turn. A permutation
+//! orders the batches, and another one the rows of each batch.
+//!
 //! A mix has **phases**: runs of full windows with the same shares, and one closing window. In the last phase, that has
 //! the last rows of the part that ends the mix. Weights that change begin a phase (`stretches`), and so does a part that
 //! ends before others with `stop="once"`.
@@ -30,7 +33,7 @@ use crate::source::{Changes, Stop};
 use stretches::{Stretch, stretches, taking_part};
 
 /// The places of a window in which shares hold.
-pub(super) const WINDOW: u64 = 1024;
+pub(crate) const WINDOW: u64 = 1024;
 /// The fraction bits of a position on the line.
 const BITS: u32 = 32;
 /// The most windows of a phase, so that places and counts are below 2^64.
@@ -146,6 +149,8 @@ pub(super) struct Mix {
     len: Option<u64>,
     /// The rows of each part in an epoch, if it ends.
     counts: Vec<u64>,
+    /// The rows in which shares hold, too: a divisor of [`WINDOW`].
+    batch: u64,
 }
 
 /// Why a mix has no plan.
@@ -160,7 +165,7 @@ pub(super) enum NoPlan {
 impl Mix {
     /// Plans a mix of parts with so many rows. Without [`Stop::Once`], no part may be empty.
     pub(super) fn new(weights: &[f64], changes: Option<&Changes>, stop: Stop, lens: &[u64]) -> Result<Self, NoPlan> {
-        let mut mix = Self { phases: Vec::new(), len: Some(0), counts: vec![0; lens.len()] };
+        let mut mix = Self { phases: Vec::new(), len: Some(0), counts: vec![0; lens.len()], batch: WINDOW };
         let stretches = stretches(weights, changes);
         for (at, stretch) in stretches.iter().enumerate() {
             let is_over = match stop {
@@ -181,6 +186,11 @@ impl Mix {
             mix.len = None;
         }
         Ok(mix)
+    }
+
+    /// Makes shares hold in each batch of so many rows, too.
+    pub(super) fn per_batch(self, rows: Option<u64>) -> Self {
+        Self { batch: rows.unwrap_or(WINDOW), ..self }
     }
 
     /// Adds a stretch, as far as it has rows below this one. Returns whether it is the end.
@@ -401,20 +411,35 @@ impl MixFinder {
     }
 }
 
-/// Returns the part of each place of a window with so many rows of each part.
-pub(super) fn lay_out(counts: &[u64], key: u64, window: u64) -> Vec<u16> {
+/// Returns the part of each place of a window with so many rows of each part. Shares hold in each batch of `batch` rows,
+/// too; if `batch` does not divide the window, a batch may have one row more or less of a part.
+pub(super) fn lay_out(counts: &[u64], batch: u64, key: u64, window: u64) -> Vec<u16> {
     let sorted: Vec<u16> =
         counts.iter().zip(0u16..).flat_map(|(count, part)| std::iter::repeat_n(part, *count as usize)).collect();
-    let mut slots: Vec<u64> = (0..sorted.len() as u64).collect();
-    Permutation::new(sorted.len() as u64, mix64(key ^ mix64(window.wrapping_add(1)))).map(&mut slots);
-    slots.into_iter().map(|slot| sorted[slot as usize]).collect()
+    let key = mix64(key ^ mix64(window.wrapping_add(1)));
+    let (batch, batches) = (batch as usize, sorted.len().div_ceil(batch.max(1) as usize));
+    if batches <= 1 {
+        return permuted(&sorted, key);
+    }
+    let numbers: Vec<usize> = (0..batches).collect();
+    let dealt = |number: usize| sorted.iter().copied().skip(number).step_by(batches);
+    let dealt: Vec<u16> = permuted(&numbers, key).into_iter().flat_map(dealt).collect();
+    let keys = (1..).map(|number| mix64(key ^ mix64(number)));
+    dealt.chunks(batch).zip(keys).flat_map(|(rows, key)| permuted(rows, key)).collect()
+}
+
+/// Returns the values in the order of a permutation.
+fn permuted<T: Copy>(values: &[T], key: u64) -> Vec<T> {
+    let mut slots: Vec<u64> = (0..values.len() as u64).collect();
+    Permutation::new(values.len() as u64, key).map(&mut slots);
+    slots.into_iter().map(|slot| values[slot as usize]).collect()
 }
 
 impl Layout {
     fn new(mix: &Mix, key: u64, phase: usize, window: u64) -> Self {
         let of = &mix.phases[phase];
         let (before, counts) = (of.before(window), of.counts(window));
-        let parts = lay_out(&counts, key, of.first_window + window);
+        let parts = lay_out(&counts, mix.batch, key, of.first_window + window);
         let mut next = vec![0u16; counts.len()];
         let rank = |part: &u16| {
             let next = &mut next[usize::from(*part)];

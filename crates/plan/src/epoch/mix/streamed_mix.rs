@@ -28,6 +28,8 @@ pub struct MixSchedule {
     consumer: u64,
     /// The rows of an epoch, if the user set them.
     rows: Option<u64>,
+    /// The rows in which shares hold, too: a divisor of a window's.
+    batch: u64,
 }
 
 impl MixSchedule {
@@ -47,7 +49,12 @@ impl MixSchedule {
             changes.points.iter_mut().for_each(|point| point.row = share(point.row));
             changes
         });
-        Self { stretches: stretches(weights, changes.as_ref()), seed, consumers, consumer, rows }
+        Self { stretches: stretches(weights, changes.as_ref()), seed, consumers, consumer, rows, batch: WINDOW }
+    }
+
+    /// Makes shares hold in each batch of so many rows, too.
+    pub fn per_batch(self, rows: Option<u64>) -> Self {
+        Self { batch: rows.unwrap_or(WINDOW), ..self }
     }
 
     /// Returns the dataset of each place of this consumer's window of that number: 1,024 places, or fewer where weights
@@ -63,7 +70,7 @@ impl MixSchedule {
         let weights = taking_part(stretches, |part| takes_part[part])?;
         let number = window.wrapping_mul(self.consumers).wrapping_add(self.consumer);
         let counts = Shares::new(&weights, 0).window(number, places);
-        Some(lay_out(&counts, op_key(self.seed, epoch, MIX_STREAM), number))
+        Some(lay_out(&counts, self.batch, op_key(self.seed, epoch, MIX_STREAM), number))
     }
 
     /// Returns whether a dataset has a share in this consumer's window of that number, or behind it.

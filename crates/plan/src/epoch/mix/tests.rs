@@ -51,6 +51,43 @@ proptest! {
         }
     }
 
+    /// Shares hold in each batch of full windows, too, and windows have the rows of each part that they have otherwise.
+    #[test]
+    fn batches_have_exact_counts((weights, lens) in parts(), key: u64, bits in 1u32..10) {
+        let batch = 1u64 << bits;
+        let plain = Mix::new(&weights, None, Stop::Never, &lens).expect("a mix");
+        let mix = plain.clone().per_batch(Some(batch));
+        let (got, plain) = (rows(&mix, key, 4 * WINDOW), rows(&plain, key, 4 * WINDOW));
+        let (sum, of) = (weights.iter().sum::<f64>(), |rows: &[MixedRow], part| rows.iter().filter(|row| row.0 == part).count());
+        for (part, weight) in weights.iter().enumerate() {
+            let wanted = weight / sum * batch as f64;
+            for rows in got.chunks(batch as usize) {
+                let count = of(rows, part) as f64;
+                prop_assert!(wanted.floor() <= count + 1e-3 && count <= wanted.ceil() + 1e-3, "{count} of {wanted}");
+            }
+            for (window, plain) in got.chunks(WINDOW as usize).zip(plain.chunks(WINDOW as usize)) {
+                prop_assert_eq!(of(window, part), of(plain, part));
+            }
+            let own = got.iter().filter(|(of, _)| *of == part).map(|(_, row)| *row);
+            prop_assert!(own.eq(0..of(&got, part) as u64));
+        }
+    }
+
+    /// In a short window, such as the last one, a batch may have one row more or less than the next whole number.
+    #[test]
+    fn batches_of_a_short_window_are_nearly_exact(counts in prop::collection::vec(0u64..200, 2..6), key: u64, bits in 1u32..10) {
+        let (batch, all) = (1u64 << bits, counts.iter().sum::<u64>());
+        let parts = lay_out(&counts, batch, key, 3);
+        for (part, count) in counts.iter().enumerate() {
+            prop_assert_eq!(parts.iter().filter(|of| usize::from(**of) == part).count() as u64, *count);
+            for rows in parts.chunks(batch as usize) {
+                let wanted = *count as f64 * rows.len() as f64 / all as f64;
+                let found = rows.iter().filter(|of| usize::from(**of) == part).count() as f64;
+                prop_assert!((found - wanted).abs() < 3.0, "{found} of {wanted}");
+            }
+        }
+    }
+
     #[test]
     fn a_mix_ends_where_its_rule_says((weights, lens) in parts(), key: u64, count in 1u64..9000) {
         let all = |stop| {
@@ -102,6 +139,17 @@ fn extreme_weights_have_a_plan_or_none() {
     assert_eq!(mix.count(0), Some(1 << 50));
     let mix = Mix::new(&tiny, None, Stop::Once, &[3, 0]).expect("a mix");
     assert_eq!(mix.len(), Some(3));
+}
+
+#[test]
+fn no_batch_of_a_window_has_more_of_a_part_than_another_over_many_windows() {
+    let mix = Mix::new(&[0.9, 0.1], None, Stop::Never, &[10, 10]).expect("a mix").per_batch(Some(256));
+    let got = rows(&mix, 5, 400 * WINDOW);
+    let mut of_batch = [0u64; 4];
+    for (batch, rows) in got.chunks(256).enumerate() {
+        of_batch[batch % 4] += rows.iter().filter(|row| row.0 == 1).count() as u64;
+    }
+    assert!(of_batch.iter().all(|count| (10_160..10_320).contains(count)), "{of_batch:?}");
 }
 
 /// The order is fixed for ever.

@@ -82,7 +82,7 @@ proptest! {
         let is_empty = |(number, graph): (usize, &Graph)| alone(graph, number, seed, 0).is_empty();
         prop_assume!(!graphs.iter().enumerate().any(is_empty));
         for stop in [Stop::First, Stop::All, Stop::Once, Stop::Rows(count), Stop::Never] {
-            let mixed = combined(Combining::Mix { weights: weights.clone(), stop, changes: None }, &graphs).expect("a graph");
+            let mixed = combined(Combining::Mix { weights: weights.clone(), stop, changes: None, per_batch: None }, &graphs).expect("a graph");
             let got = rows(&mixed, seed, epoch, if stop == Stop::Never { 2000 } else { u64::MAX });
             for (number, graph) in graphs.iter().enumerate() {
                 let of_part = |&&(row, _): &&(u64, u64)| of(row) == number;
@@ -103,7 +103,7 @@ proptest! {
 #[test]
 fn a_part_that_begins_again_is_shuffled_anew_and_unlike_any_other() {
     let same = range(500, &[Op::SHUFFLE]);
-    let mix = Combining::Mix { weights: vec![1.0, 1.0], stop: Stop::Rows(2000), changes: None };
+    let mix = Combining::Mix { weights: vec![1.0, 1.0], stop: Stop::Rows(2000), changes: None, per_batch: None };
     let mixed = combined(mix, &[same.clone(), same]).expect("a graph");
     let got = rows(&mixed, 3, 0, u64::MAX);
     let of =
@@ -154,7 +154,12 @@ fn windows_are_counted_and_few_are_computed_at_once() {
 
 #[test]
 fn graphs_that_cannot_be_parts_are_refused() {
-    let mix = |weights: &[f64]| Combining::Mix { weights: weights.to_vec(), stop: Stop::First, changes: None };
+    let mix = |weights: &[f64]| Combining::Mix {
+        weights: weights.to_vec(),
+        stop: Stop::First,
+        changes: None,
+        per_batch: None,
+    };
     let two = [range(3, &[]), range(4, &[])];
     for weights in [&[1.0][..], &[0.0, 1.0], &[-1.0, 1.0], &[f64::NAN, 1.0], &[f64::INFINITY, 1.0], &[1e-20, 1.0]] {
         assert!(combined(mix(weights), &two).is_err(), "{weights:?}");
@@ -168,7 +173,8 @@ fn graphs_that_cannot_be_parts_are_refused() {
     }
     assert!(combined(mix(&[1.0]), &two[..1]).is_err(), "one dataset");
     let endless =
-        combined(Combining::Mix { weights: vec![1.0; 2], stop: Stop::Never, changes: None }, &two).expect("a graph");
+        combined(Combining::Mix { weights: vec![1.0; 2], stop: Stop::Never, changes: None, per_batch: None }, &two)
+            .expect("a graph");
     assert!(combined(Combining::Concatenate, &[endless, range(3, &[])]).is_err());
     let deep = (0..9).try_fold(range(3, &[]), |graph, _| combined(Combining::Concatenate, &[graph, range(1, &[])]));
     assert!(deep.is_err());
