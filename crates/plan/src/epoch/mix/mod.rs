@@ -149,8 +149,8 @@ pub(super) struct Mix {
     len: Option<u64>,
     /// The rows of each part in an epoch, if it ends.
     counts: Vec<u64>,
-    /// The rows in which shares hold, too: a divisor of [`WINDOW`].
-    batch: u64,
+    /// The rows of a batch, if shares hold in each batch: a divisor of [`WINDOW`].
+    batch: Option<u64>,
 }
 
 /// Why a mix has no plan.
@@ -165,7 +165,7 @@ pub(super) enum NoPlan {
 impl Mix {
     /// Plans a mix of parts with so many rows. Without [`Stop::Once`], no part may be empty.
     pub(super) fn new(weights: &[f64], changes: Option<&Changes>, stop: Stop, lens: &[u64]) -> Result<Self, NoPlan> {
-        let mut mix = Self { phases: Vec::new(), len: Some(0), counts: vec![0; lens.len()], batch: WINDOW };
+        let mut mix = Self { phases: Vec::new(), len: Some(0), counts: vec![0; lens.len()], batch: None };
         let stretches = stretches(weights, changes);
         for (at, stretch) in stretches.iter().enumerate() {
             let is_over = match stop {
@@ -190,7 +190,7 @@ impl Mix {
 
     /// Makes shares hold in each batch of so many rows, too.
     pub(super) fn per_batch(self, rows: Option<u64>) -> Self {
-        Self { batch: rows.unwrap_or(WINDOW), ..self }
+        Self { batch: rows, ..self }
     }
 
     /// Adds a stretch, as far as it has rows below this one. Returns whether it is the end.
@@ -411,21 +411,28 @@ impl MixFinder {
     }
 }
 
-/// Returns the part of each place of a window with so many rows of each part. Shares hold in each batch of `batch` rows,
-/// too; if `batch` does not divide the window, a batch may have one row more or less of a part.
-pub(super) fn lay_out(counts: &[u64], batch: u64, key: u64, window: u64) -> Vec<u16> {
+/// Returns the part of each place of a window with so many rows of each part. With `batch`, shares hold in each batch of so
+/// many rows, too; if that does not divide the window, a batch may have one row more or less of a part.
+pub(super) fn lay_out(counts: &[u64], batch: Option<u64>, key: u64, window: u64) -> Vec<u16> {
     let sorted: Vec<u16> =
         counts.iter().zip(0u16..).flat_map(|(count, part)| std::iter::repeat_n(part, *count as usize)).collect();
     let key = mix64(key ^ mix64(window.wrapping_add(1)));
-    let (batch, batches) = (batch as usize, sorted.len().div_ceil(batch.max(1) as usize));
-    if batches <= 1 {
+    let Some(batch) = batch.map(|rows| rows as usize).filter(|rows| *rows < sorted.len()) else {
         return permuted(&sorted, key);
-    }
-    let numbers: Vec<usize> = (0..batches).collect();
-    let dealt = |number: usize| sorted.iter().copied().skip(number).step_by(batches);
-    let dealt: Vec<u16> = permuted(&numbers, key).into_iter().flat_map(dealt).collect();
+    };
     let keys = (1..).map(|number| mix64(key ^ mix64(number)));
-    dealt.chunks(batch).zip(keys).flat_map(|(rows, key)| permuted(rows, key)).collect()
+    dealt(&sorted, batch, key).chunks(batch).zip(keys).flat_map(|(rows, key)| permuted(rows, key)).collect()
+}
+
+/// Deals rows, sorted by part, to batches, of which the last one may be shorter.
+fn dealt(sorted: &[u16], batch: usize, key: u64) -> Vec<u16> {
+    let (rows, batches, short) = (sorted.len(), sorted.len() / batch, sorted.len() % batch);
+    let is_of_last = |place: &usize| (place + 1) * short / rows > place * short / rows;
+    let (last, others): (Vec<usize>, Vec<usize>) = (0..rows).partition(is_of_last);
+    let numbers: Vec<usize> = (0..batches).collect();
+    let of_batch = |number: usize| others.iter().skip(number).step_by(batches);
+    let places = permuted(&numbers, key).into_iter().flat_map(of_batch).chain(&last);
+    places.map(|place| sorted[*place]).collect()
 }
 
 /// Returns the values in the order of a permutation.

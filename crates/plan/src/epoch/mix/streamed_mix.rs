@@ -28,8 +28,8 @@ pub struct MixSchedule {
     consumer: u64,
     /// The rows of an epoch, if the user set them.
     rows: Option<u64>,
-    /// The rows in which shares hold, too: a divisor of a window's.
-    batch: u64,
+    /// The rows of a batch, if shares hold in each batch: a divisor of [`MIX_WINDOW`].
+    batch: Option<u64>,
 }
 
 impl MixSchedule {
@@ -49,12 +49,12 @@ impl MixSchedule {
             changes.points.iter_mut().for_each(|point| point.row = share(point.row));
             changes
         });
-        Self { stretches: stretches(weights, changes.as_ref()), seed, consumers, consumer, rows, batch: WINDOW }
+        Self { stretches: stretches(weights, changes.as_ref()), seed, consumers, consumer, rows, batch: None }
     }
 
     /// Makes shares hold in each batch of so many rows, too.
     pub fn per_batch(self, rows: Option<u64>) -> Self {
-        Self { batch: rows.unwrap_or(WINDOW), ..self }
+        Self { batch: rows, ..self }
     }
 
     /// Returns the dataset of each place of this consumer's window of that number: 1,024 places, or fewer where weights
