@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
 import math
 import os
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from forebay import _native
 from forebay._src.habits_formats import of_store
-from forebay.errors import InvalidPipelineError
+from forebay.errors import InvalidPipelineError, NotFoundError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = PathLike | Iterable[PathLike]
@@ -293,6 +294,23 @@ def choice(value: str, op: str, name: str, *known: str) -> str:
         words = " or ".join(map(repr, known))
         raise InvalidPipelineError(f"{op}: unknown {name} {shown(value)}", {"hint": f"use {words}"})
     return value
+
+
+def known_column(op: str, name: str, names: Sequence[str]) -> None:
+    """Refuses a column that is not there."""
+    if name in names:
+        return
+    near = difflib.get_close_matches(name, names, 1)
+    hint = {"hint": f'did you mean "{near[0]}"?'} if near else {}
+    raise NotFoundError(f'there is no column "{name}"', {"columns": ", ".join(names), "op": op} | hint)
+
+
+def wholes(value: Any, op: str, name: str, least: int) -> list[int]:
+    """Checks a list of whole numbers."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        hint = {"hint": f"write {name}=[{shown(value)}]"} if isinstance(value, int) else {}
+        raise InvalidPipelineError(f"{op}: {name} is a list of whole numbers, not {shown(value)}", hint)
+    return [whole(one, op, name, least) for one in value]
 
 
 def number(value: Any, op: str, name: str) -> float:

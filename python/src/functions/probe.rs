@@ -152,7 +152,7 @@ fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>, seen: Row
             return Ok(Field { nullable, ..Field::new(name, kind) });
         }
         if shape.is_empty() {
-            return Err(not_a_list(&name, value));
+            return Err(not_a_list(&name, value, seen));
         }
     }
     let mut field: Option<Field> = None;
@@ -286,22 +286,37 @@ fn is_texts(np: &NumPy, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(true)
 }
 
+/// Returns whether a value is a list of numbers with `None` among them.
+fn has_none(value: &Bound<'_, PyAny>) -> bool {
+    let is_number = |item: &Bound<'_, PyAny>| item.is_instance_of::<PyInt>() || item.is_instance_of::<PyFloat>();
+    let Ok(list) = value.cast::<PyList>() else { return false };
+    list.iter().any(|item| item.is_none()) && list.iter().all(|item| item.is_none() || is_number(&item))
+}
+
 fn too_large(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let message = format!("column {name:?} has the whole number {}, which 64 bits do not hold", shown(value));
     let error = Error::new(ErrorKind::Function, message).with("column", name);
     raise(value.py(), &error.hint("give it as a float, or as a string"))
 }
 
-fn not_a_list(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
+fn not_a_list(name: &str, value: &Bound<'_, PyAny>, seen: RowsSeen) -> PyErr {
     let message =
         format!("column {name:?} is {}, and not an array or a list with a value for each row", describe(value));
-    let error = Error::new(ErrorKind::Function, message)
-        .with("column", name)
-        .hint("a function of a batch returns as many values as the batch has rows: numpy.full(rows, value)");
-    raise(value.py(), &error)
+    let hint = match seen {
+        RowsSeen::All => format!("write {{{name:?}: [{}]}} for one row", shown(value)),
+        RowsSeen::First => {
+            "a function of a batch returns as many values as the batch has rows: numpy.full(rows, value)".to_owned()
+        }
+    };
+    raise(value.py(), &Error::new(ErrorKind::Function, message).with("column", name).hint(hint))
 }
 
 fn not_a_column(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
+    if has_none(value) {
+        let message = format!("column {name:?} has a list in which a value is missing, which no column can hold");
+        let error = Error::new(ErrorKind::Function, message).with("column", name);
+        return raise(value.py(), &error.hint("put a number in its place, such as float(\"nan\") or 0"));
+    }
     let message = format!("column {name:?} is {}, which no column can hold", describe(value));
     let error = Error::new(ErrorKind::Function, message)
         .with("column", name)

@@ -2,14 +2,14 @@
 
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
-use forebay_core::{Error, Result, Seed};
+use forebay_core::{Error, ErrorKind, Result, Seed};
 use forebay_data::{Chunk, DType, Field, Kind, Ragged, tensor_shape_of_row, tensor_values};
 use forebay_exec::Randomness;
 use forebay_plan::Function;
 use pyo3::prelude::*;
 
-use super::{Pipeline, attach};
-use crate::errors::{guard, interruptible, raise};
+use super::{BlobSet, Pipeline, attach};
+use crate::errors::{from_value, guard, interruptible, raise};
 use crate::functions::PyFunctions;
 
 /// Samples for the trial of a function: enough to see that shapes differ.
@@ -28,8 +28,28 @@ impl Pipeline {
         let function: Function =
             serde_json::from_str(&json).map_err(|e| raise(py, &Error::internal(format!("not a function: {e}"))))?;
         let function = Function { batched: function.batched || self.graph.batch().is_some(), ..function };
-        let (input, of) = interruptible(py, |poll| self.first_rows(PROBE_ROWS, poll))?;
-        let fields = guard(py, || {
+        let batch = self.graph.batch().map(|(rows, _)| rows).filter(|rows| *rows > PROBE_ROWS);
+        let fields = match (self.fields_of_first(py, PROBE_ROWS, &function, &blobs, makes_rows), batch) {
+            // A function may rely on the number of rows of a batch.
+            (Err(error), Some(rows)) if from_value(py, &error).kind() == ErrorKind::Function => {
+                self.fields_of_first(py, rows, &function, &blobs, makes_rows)?
+            }
+            (fields, _) => fields?,
+        };
+        Ok(serde_json::to_string(&fields).unwrap_or_default())
+    }
+
+    /// Returns the columns that a function returns for the first rows.
+    fn fields_of_first(
+        &self,
+        py: Python<'_>,
+        rows: usize,
+        function: &Function,
+        blobs: &BlobSet,
+        makes_rows: bool,
+    ) -> PyResult<Vec<Field>> {
+        let (input, of) = interruptible(py, |poll| self.first_rows(rows, poll))?;
+        guard(py, || {
             let Some(input) = input else {
                 return Err(Error::invalid("the pipeline gives no sample to try the function on")
                     .hint("give schema={\"column\": \"dtype\", ...}"));
@@ -40,7 +60,7 @@ impl Pipeline {
             };
             let random = self.graph.nodes().iter().filter(|n| n.op.is_random()).count() as u64;
             let randomness = function.with_rng.then_some(Randomness { seed: Seed(0), random });
-            let call = |input: &Chunk| PyFunctions::default().fields(&function, &blobs, input, randomness, makes_rows);
+            let call = |input: &Chunk| PyFunctions::default().fields(function, blobs, input, randomness, makes_rows);
             let found = call(&input).map_err(|e| of.locate(e))?;
             // Columns that follow the length of a padded batch have another shape in a longer one.
             let found = match longer(&input)?.map(|longer| call(&longer)) {
@@ -55,8 +75,7 @@ impl Pipeline {
                 return Err(Error::invalid(message).hint("give schema={\"column\": \"dtype\", ...}"));
             }
             Ok(found)
-        })?;
-        Ok(serde_json::to_string(&fields).unwrap_or_default())
+        })
     }
 }
 

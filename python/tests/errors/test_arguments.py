@@ -25,6 +25,13 @@ WRONG: dict[str, tuple[Callable[[], Any], str, str]] = {
     "paths of bytes": (lambda: fb.from_text([b"a.txt"]), "from_text: a path .* not bytes", "os.fsdecode"),
     "a job's number": (lambda: DS.distribute("x", job=5), "distribute: job=5 is not a string", "string"),
     "a column's number": (lambda: fb.from_arrow("x", columns=[1]), "from_arrow: columns=1 is not", "string"),
+    "one boundary": (lambda: DS.bucket_by_length("x", 10), "bucket_by_length: boundaries is a list", "boundaries=[10]"),
+    "one size": (
+        lambda: DS.bucket_by_length("x", [10], batch_sizes=4),
+        "bucket_by_length: batch_sizes is a list",
+        "batch_sizes=[4]",
+    ),
+    "two keys": (lambda: DS.join({"id": [1]}, on=["id", "x"]), r"join: on=\['id', 'x'\] is not one", "concat_str"),
     "a number of columns": (lambda: DS.map(str, reads=3), "map: reads=3 is not a string", "string"),
 }
 

@@ -55,6 +55,38 @@ def test_a_sample_that_a_function_is_tried_on_has_its_name(parquet):
     assert "a.parquet#0" in caught.value.context["sample"]
 
 
+def test_a_function_that_needs_a_whole_batch_is_tried_on_one():
+    batches = fb.range(64).batch(32, drop_remainder=True)
+    ds = batches.map(lambda batch, rng: {"x": batch["id"].reshape(32, 1)[rng.permutation(32)]})
+    assert ds.schema["x"] == ("int64", (1,))
+    assert sorted(n for batch in ds for (n,) in batch["x"].tolist()) == [*range(64)]
+    with pytest.raises(E.FunctionError, match="size 32"):
+        batches.map(lambda batch: {"x": batch["id"].reshape(33)})
+
+
+def test_an_op_of_a_fused_chain_is_blamed_and_not_the_decoder(images):
+    ds = fb.from_image_folder(images).decode_image("image").random_flip("image")
+    for cropped in (ds.random_crop("image", 64), ds.crop("image", 64, corner="bottom_right")):
+        with pytest.raises(E.DataError, match=r"a crop of \(64, 64\)") as caught:
+            list(cropped)
+        assert caught.value.context["op"] in ("random_crop", "crop")
+
+
+def test_a_null_is_no_absent_field(tmp_path):
+    for value, says in [('{"a": null}', 'field "a" of a line is null'), ("{}", 'a line has no field "a"')]:
+        (tmp_path / "a.jsonl").write_text('{"a": 1}\n' * 150 + value + "\n")
+        with pytest.raises(E.DataError, match=says) as caught:
+            list(fb.from_jsonl(tmp_path / "a.jsonl"))
+        assert caught.value.context["file_line"] == "151"
+
+
+def test_an_array_where_the_schema_has_a_number():
+    ds = fb.from_generator(lambda: iter([{"v": np.arange(3)}]), schema={"v": "int64"})
+    with pytest.raises(E.FunctionError, match="should be int64") as caught:
+        list(ds)
+    assert 'schema={"v": ("int64", [3])' in caught.value.hint
+
+
 @pytest.mark.parametrize("batched", [False, True])
 def test_writing_to_what_a_function_gets_is_answered_with_what_to_do(batched: bool):
     def raised(row):
@@ -82,6 +114,7 @@ def forebay(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_commands_say_what_they_take(tmp_path, parquet):
     for command, word in {
         ("sim", "--job", parquet / "a.parquet"): "JSON",
+        ("run", f"{__file__}:ds"): f"the whole script: {__file__}",
         ("dispatcher", "--state-dir", parquet / "a.parquet", "--listen", "127.0.0.1:0"): "--state-dir DIR",
     }.items():
         done = forebay(*command)

@@ -183,6 +183,15 @@ def test_a_row_that_is_not_right_is_an_error_with_its_line(tmp_path, text, optio
     assert len(good) == text.count("\n") - 2
 
 
+def test_a_file_with_a_header_alone_needs_a_schema(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n")
+    with pytest.raises(DataError, match="there is no row in the first files") as caught:
+        fb.from_csv(path)
+    assert "with schema=" in caught.value.hint
+    assert list(fb.from_csv(path, schema={"a": "int64", "b": "string"})) == []
+
+
 def test_a_line_break_in_a_field_is_never_read_as_the_end_of_a_row(tmp_path):
     """Otherwise the second half of the field would be a row of its own, even if the first half were left out."""
     path = tmp_path / "a.csv"

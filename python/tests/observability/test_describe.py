@@ -53,6 +53,8 @@ def test_figures_are_those_of_numpy(rows, batch):
     for name, of in found.items():
         known = [value for value in data[name] if value is not None]
         assert (of.rows, of.nulls, of.count) == (len(rows), len(rows) - len(known), len(known))
+        assert of.nullable == (name in dataset(data).schema.nullable)
+        assert f"{of.column}{'?' if of.nullable else ''} " in str(found)
         if name != "real":
             assert of.distinct == len(set(known))
             assert of.values == sorted(set(known))

@@ -189,4 +189,8 @@ impl Follow for Moving<'_> {
         self.change(Change::Keep, size).inspect_err(|_| self.failed = Some(step))?;
         Ok(self.state.boxes.as_ref().map_or_else(Vec::new, |boxes| boxes.corners(size).collect()))
     }
+
+    fn note_failure(&mut self, step: usize) {
+        self.failed = Some(step);
+    }
 }

@@ -165,7 +165,7 @@ impl Chain {
         scratch: &mut Scratch,
         out: &mut Output<'_>,
     ) -> Result<Shape> {
-        self.run_followed(input, rng, scratch, out, &mut Alone)
+        self.run_followed(input, rng, scratch, out, &mut Alone::default())
     }
 
     /// As [`Chain::run`]; `follow` hears of each change of the image's geometry.

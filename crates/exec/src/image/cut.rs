@@ -46,7 +46,7 @@ pub(super) fn cut(
                 let size = around(border, flow.size());
                 place(flow, border.left, border.top, size, fill)?;
             }
-            random_crop(flow.size(), (width, height), &mut rng(key_op))?
+            random_crop(flow.size(), (width, height), &mut rng(key_op)).inspect_err(|_| follow.note_failure(at))?
         }
         Step::IouCrop { ref rules, key_op } => {
             let boxes = follow.boxes(at, flow.size())?;
@@ -79,6 +79,7 @@ pub(super) fn cut(
     };
     let (width, height) = flow.size();
     if !region.fits(width, height) {
+        follow.note_failure(at);
         let Region { x, y, width: w, height: h } = region;
         let message =
             format!("a crop of ({h}, {w}) at row {y}, column {x} of an image of {height} rows, {width} columns");

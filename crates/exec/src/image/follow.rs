@@ -52,10 +52,23 @@ pub(crate) trait Follow {
     /// # Errors
     /// As [`Follow::follow`].
     fn boxes(&mut self, step: usize, size: (usize, usize)) -> Result<Vec<[f64; 4]>>;
+
+    /// Notes that step number `step` of the chain fails, and not the decoder.
+    fn note_failure(&mut self, step: usize);
 }
 
 /// Nothing follows.
-pub(crate) struct Alone;
+#[derive(Debug, Default)]
+pub(crate) struct Alone {
+    failed: Option<usize>,
+}
+
+impl Alone {
+    /// Returns the step that failed.
+    pub(crate) fn failed(&self) -> Option<usize> {
+        self.failed
+    }
+}
 
 impl Follow for Alone {
     fn follow(&mut self, _step: usize, _change: Change<'_>, _size: (usize, usize)) -> Result<()> {
@@ -64,5 +77,9 @@ impl Follow for Alone {
 
     fn boxes(&mut self, _step: usize, _size: (usize, usize)) -> Result<Vec<[f64; 4]>> {
         Err(Error::internal("an op that reads the boxes of an image runs without them"))
+    }
+
+    fn note_failure(&mut self, step: usize) {
+        self.failed = Some(step);
     }
 }

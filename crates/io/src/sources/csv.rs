@@ -14,7 +14,7 @@ use crate::formats::{compressed, lines};
 use crate::index::table::Table;
 use crate::index::{Inner, Layout};
 use crate::readers::{Reader, frames};
-use crate::store::{self, Forward, Object, ReadThrough};
+use crate::store::{self, Forward, Found, Object, ReadThrough};
 
 /// Records that are read to find types, and bytes to find out whether quoted fields have line breaks.
 const RECORDS: usize = 1000;
@@ -51,7 +51,7 @@ pub(super) fn infer(draft: CsvDraft, near: Option<&dyn ReadThrough>) -> Result<S
             look_at_rows(&mut forward, &written, &draft.header, rows).map_err(|e| e.with("file", object.uri()))?;
         Ok(columns.map(|(names, found)| (written.multiline, names, found)))
     };
-    let (multiline, names, found) = first(&files, near, look)?.ok_or_else(|| empty(&files, "row"))?;
+    let (multiline, names, found) = first(&files, near, look)?.ok_or_else(|| no_row(&files))?;
     written.multiline = multiline;
     let blame = |e: Error| e.with("file", &files[0].uri);
     let all = Schema::new(found).map_err(|e| blame(e).hint("name the columns: header=[...]"))?;
@@ -67,6 +67,12 @@ pub(super) fn infer(draft: CsvDraft, near: Option<&dyn ReadThrough>) -> Result<S
     };
     Schema::new(fields.clone())?;
     Ok(Source::Csv { paths, names, fields, dialect: written })
+}
+
+/// The error for files from which no types can be inferred.
+fn no_row(files: &[Found]) -> Error {
+    let hint = "check that these are the right files, and not empty; with schema=, files may have a header alone";
+    empty(files, "row").replace("hint", hint)
 }
 
 /// Reads the header and some of the first rows. `None` for a file without a row, if rows are requested.

@@ -135,7 +135,12 @@ impl Combined {
             let is_numbered = matches!(node.op, Op::Enumerate(_));
             if !is_known || is_numbered || node.op.is_cache_point() {
                 let is_late = self.is_streamed() && (is_numbered || node.op.is_cache_point());
-                let hint = if is_late {
+                let hint = if matches!(node.op.class(), Class::Filter | Class::Expand | Class::Global) {
+                    format!(
+                        "the rows of each dataset of {name} are counted first: save them once (save) and read the saved \
+                         files, or choose them with select_rows; {op} behind {name} sees the rows of {name}"
+                    )
+                } else if is_late {
                     format!("leave {op} out, or save the rows once (save) and mix the saved files")
                 } else {
                     format!("put {op} behind {name}")

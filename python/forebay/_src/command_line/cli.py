@@ -209,7 +209,9 @@ def as_script(file: str | os.PathLike[str], arguments: list[str]) -> str:
     """Sets `sys.argv` and `sys.path` as if Python ran the script, and returns its path."""
     path = os.fspath(file)
     if not os.path.isfile(path):
-        raise NotFoundError(f"there is no script {path!r}", {"hint": "give the path of a python file"})
+        whole, name = script_and_name(path)
+        hint = f"this command runs the whole script: {whole}" if name and os.path.isfile(whole) else ""
+        raise NotFoundError(f"there is no script {path!r}", {"hint": hint or "give the path of a python file"})
     sys.argv = [path, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     return path

@@ -16,10 +16,11 @@ class Gathered:
 
     Args:
         column: Its type.
+        nullable: Whether a value may be missing.
     """
 
-    def __init__(self, column: Column) -> None:
-        self._column = column
+    def __init__(self, column: Column, nullable: bool) -> None:
+        self._column, self._nullable = column, nullable
         self._rows = self._nulls = 0
         self._example: Any = None
         self._numbers: Moments | ByteCounts | None = None
@@ -100,6 +101,7 @@ class Gathered:
         return ColumnStatistics(
             name=name,
             column=self._column,
+            nullable=self._nullable,
             rows=self._rows,
             nulls=self._nulls + (missing if is_scalar else 0),
             nans=0 if is_scalar else missing,

@@ -62,7 +62,7 @@ def describe(
         "threads": arguments.whole(threads, what, "threads", 0, 4096),
         "consumers": (0, 1),
     }
-    gathered = {name: Gathered(schema[name]) for name in names}
+    gathered = {name: Gathered(schema[name], name in schema.nullable) for name in names}
     chosen = dataset.select(names) if schema.batch_size is None and names != list(schema) else dataset
     seen, size, complete = 0, 0, True
     bar = _native.Progress("describing", "rows")

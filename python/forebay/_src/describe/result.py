@@ -21,6 +21,7 @@ class ColumnStatistics:
     Attributes:
         name: Its name.
         column: Its dtype and shape.
+        nullable: Whether a value may be missing, by the schema.
         rows: The rows that were read.
         nulls: The rows whose value is missing; in a column of single floats also NaN, because a missing
             float is NaN in a batch.
@@ -45,6 +46,7 @@ class ColumnStatistics:
 
     name: str
     column: Column
+    nullable: bool
     rows: int
     nulls: int
     nans: int
@@ -111,6 +113,7 @@ class ColumnStatistics:
         return {
             "dtype": self.column.dtype,
             "shape": shape,
+            "nullable": self.nullable,
             **said,
             "min": _plain(self.min),
             "max": _plain(self.max),
@@ -169,7 +172,8 @@ class Statistics(Mapping[str, ColumnStatistics]):
             at = [_number(of.quantiles.get(share)) for share in shares]
             figures = [_number(of.mean), _number(of.std), _number(of.min), *at, _number(of.max)]
             distinct = "" if of.distinct is None else str(of.distinct)
-            rows.append([cell(name, 40), str(of.column), str(of.nulls), *figures, distinct, _values(of)])
+            kind = f"{of.column}{'?' if of.nullable else ''}"
+            rows.append([cell(name, 40), kind, str(of.nulls), *figures, distinct, _values(of)])
         return head, rows
 
     def __str__(self) -> str:

@@ -14,6 +14,7 @@ from forebay._src.written import Written, beginning
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
+    from forebay._src.schema import Schema
 
 #: The seconds for which the rate is measured.
 SECONDS = 1.0
@@ -101,12 +102,16 @@ def _rows(batch: dict[str, Any], dataset: Dataset) -> int:
 
 def columns(written: Written) -> list[str]:
     """Returns a table of the columns of each op."""
-    source = ", ".join(f"{name}: {column}" for name, column in written.source.schema.items())
+
+    def typed(schema: Schema, name: str) -> str:
+        return f"{name}: {schema[name]}{'?' if name in schema.nullable else ''}"
+
+    source = ", ".join(typed(written.source.schema, name) for name in written.source.schema)
     rows = [["", clean(written.kind, 60), clean(source, 80)]]
     for step in written.steps:
         added, changed, removed = step.changes()
         schema = step.after.schema
-        said = [f"+{name}: {schema[name]}" for name in added]
-        said += [f"{name}: {schema[name]}" for name in changed] + [f"-{name}" for name in removed]
+        said = [f"+{typed(schema, name)}" for name in added]
+        said += [typed(schema, name) for name in changed] + [f"-{name}" for name in removed]
         rows.append([str(step.line or ""), clean(step.text, 60), clean(", ".join(said), 80)])
     return table(["line", "op", "columns"], rows)

@@ -66,9 +66,9 @@ class InspectOps(Base):
         (('a', 3), ('b', 1))
         >>> print(stats)
         all 4 rows
-          column  type     nulls  mean  std    min  25 %  50 %  75 %  max  distinct  values
-          x       float64  1      3     2.646  1    1.5   2     4     6              such as 1
-          kind    string   0                                               2         1 characters each; a (3), b (1)
+          column  type      nulls  mean  std    min  25 %  50 %  75 %  max  distinct  values
+          x       float64?  1      3     2.646  1    1.5   2     4     6              such as 1
+          kind    string    0                                               2         1 characters each; a (3), b (1)
         """
         return describe(
             cast("Dataset", self),

@@ -72,6 +72,9 @@ class JoinOps(CombineOps):
         Schema(user: int64, item: string, age: int64?)
         """
         kept = arguments.choice(how, "join", "how", "left", "inner")
+        if isinstance(on, (list, tuple)):
+            hint = "make one key of several in both, as fb.concat_str(fb.col('a'), '/', fb.col('b'))"
+            raise InvalidPipelineError(f"join: on={arguments.shown(on)} is not one column", {"hint": hint})
         on = arguments.text(on, "join", "on")
         columns, types = _columns_of(table, on)
         kind, keys, order = _keys(columns.pop(on), _kind(types[on]), on)

@@ -296,8 +296,8 @@ class OrderOps(Base):
         op: dict[str, Any] = {
             "op": what,
             "column": column,
-            "boundaries": [arguments.whole(b, what, "boundaries", 1) for b in boundaries],
-            "batch_sizes": [arguments.whole(size, what, "batch_sizes", 1) for size in batch_sizes or ()],
+            "boundaries": arguments.wholes(boundaries, what, "boundaries", 1),
+            "batch_sizes": [] if batch_sizes is None else arguments.wholes(batch_sizes, what, "batch_sizes", 1),
             "pad_to": pad_to if isinstance(pad_to, str) else {"length": arguments.whole(pad_to, what, "pad_to", 1)},
             "padding": _pad_values(pad, what, self._lists()),
             "drop_remainder": arguments.flag(drop_remainder, what, "drop_remainder"),

@@ -8,7 +8,7 @@ from typing import Any
 from forebay._src import arguments
 from forebay._src.dataset import Dataset
 from forebay._src.sources import file_sources, hf_files
-from forebay._src.sources.table_sources import known, of_table
+from forebay._src.sources.table_sources import of_table
 from forebay._src.usage import explained
 from forebay.errors import InvalidPipelineError
 
@@ -49,7 +49,7 @@ def from_hf(dataset: Any, *, columns: Iterable[str] | None = None) -> Dataset:
     if names is None:
         names = list(dataset._format_columns or dataset.column_names)
     for name in names:
-        known(op, name, dataset.column_names)
+        arguments.known_column(op, name, dataset.column_names)
     if not names:
         raise InvalidPipelineError(f"{op}: the data set has no columns")
     found = hf_files.found(dataset, names)

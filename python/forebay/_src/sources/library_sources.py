@@ -6,7 +6,6 @@ batches then reads the rows of a call with one call of the library. `from_map_da
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +16,7 @@ from forebay._src.arguments import PathLike, Paths
 from forebay._src.dataset import Dataset
 from forebay._src.sources import array_records, lance_rows, local_files, memory_sources
 from forebay._src.usage import explained
-from forebay.errors import InvalidPipelineError, MissingFileError, NotFoundError, UnavailableError
+from forebay.errors import InvalidPipelineError, MissingFileError, UnavailableError
 
 #: Seconds that the rows of a call may take, equal to the limit for an item of `from_map_dataset`.
 _TIMEOUT = 300.0
@@ -150,7 +149,7 @@ def _schema(op: str, found: Any, columns: list[str] | None, nullable: list[str] 
     """Returns the columns to read, in the form of `map`'s `schema`."""
     names: list[str] = found.names if columns is None else columns
     for name in (*names, *(nullable or ())):
-        _known(op, name, found.names)
+        arguments.known_column(op, name, found.names)
     if len(set(names)) < len(names) or not names:
         raise InvalidPipelineError(f"{op}: columns= names a column twice" if names else f"{op}: there are no columns")
     schema: dict[str, Any] = {}
@@ -164,12 +163,3 @@ def _schema(op: str, found: Any, columns: list[str] | None, nullable: list[str] 
         may_miss = field.nullable if nullable is None else name in nullable
         schema[name] = f"{kind}?" if may_miss and isinstance(kind, str) else kind
     return schema
-
-
-def _known(op: str, name: str, names: list[str]) -> None:
-    if name not in names:
-        near = difflib.get_close_matches(name, names, 1)
-        context = {"columns": ", ".join(names), "op": op}
-        raise NotFoundError(
-            f'there is no column "{name}"', context | ({"hint": f'did you mean "{near[0]}"?'} if near else {})
-        )

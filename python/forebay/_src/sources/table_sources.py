@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +9,7 @@ from forebay._src import arguments
 from forebay._src.dataset import Dataset
 from forebay._src.sources import arrow_columns, hf_files, memory_sources
 from forebay._src.usage import explained
-from forebay.errors import InvalidPipelineError, NotFoundError
+from forebay.errors import InvalidPipelineError
 
 
 @explained()
@@ -48,7 +47,7 @@ def of_table(found: Any, op: str, columns: Iterable[str] | None) -> Dataset:
     """Returns a dataset of these columns of a `pyarrow.Table`."""
     names = arguments.columns(columns, op, "columns")
     for name in names or ():
-        known(op, name, found.column_names)
+        arguments.known_column(op, name, found.column_names)
     if names is not None:
         found = found.select(names)
     if not found.num_columns:
@@ -59,13 +58,3 @@ def of_table(found: Any, op: str, columns: Iterable[str] | None) -> Dataset:
     for name in unsaid:
         ds = ds.cast({name: "bytes"})
     return ds
-
-
-def known(op: str, name: str, names: list[str]) -> None:
-    """Refuses a column that is not there."""
-    if name not in names:
-        near = difflib.get_close_matches(name, names, 1)
-        context = {"columns": ", ".join(names), "op": op}
-        raise NotFoundError(
-            f'there is no column "{name}"', context | ({"hint": f'did you mean "{near[0]}"?'} if near else {})
-        )

@@ -18,7 +18,7 @@ from forebay._src.schema import Schema
 from forebay._src.sources.file_sources import _tables
 from forebay._src.sources.partition_paths import PathColumns, as_dtype, engine_path
 from forebay._src.sources.partition_pruning import files_that_may_match
-from forebay._src.sources.table_sources import from_table, known
+from forebay._src.sources.table_sources import from_table
 from forebay.errors import DataError, InvalidPipelineError, MissingFileError
 
 #: The most data files of a version. Each path is in the pipeline.
@@ -122,7 +122,7 @@ def read(
     missing = arguments.columns(nullable, op, "nullable")
     needed = list(dict.fromkeys([*wanted, *(part["name"] for part in parts if part["expr"] == "col")]))
     for name in (*needed, *(missing or ())):
-        known(op, name, list(by_name))
+        arguments.known_column(op, name, list(by_name))
     for name in needed:
         if reason := by_name[name].refused:
             raise table.refuse(f"column {name!r} {reason}", column=name)

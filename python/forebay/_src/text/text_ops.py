@@ -14,7 +14,7 @@ from forebay._src.usage import explained
 from forebay.errors import InvalidPipelineError, MissingFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from forebay._src.dataset import Dataset
 
@@ -160,7 +160,7 @@ class TextOps(Base):
             )
         with_segments = arguments.flag_or_none(segments, "pack", "segments")
         drops = arguments.flag(drop_remainder, "pack", "drop_remainder")
-        ids, along = _along(column, pad)
+        ids, along = _along(column, pad, [name for name, *_ in self._pipeline.schema])
         self._check_ids(ids)
         op: dict[str, Any] = {
             "op": "pack",
@@ -193,8 +193,10 @@ class TextOps(Base):
                 raise InvalidPipelineError(f'pack: column "{ids}" is {dtype}[?]', {"column": ids, "hint": hint})
 
 
-def _along(column: str | Iterable[str], pad: Mapping[str, float] | None) -> tuple[str, list[dict[str, Any]]]:
-    """Returns the column of ids, and the columns along it with what pads them."""
+def _along(
+    column: str | Iterable[str], pad: Mapping[str, float] | None, known: Sequence[str]
+) -> tuple[str, list[dict[str, Any]]]:
+    """Returns the column of ids, and the columns along it with what pads them; `known` are the columns of a sample."""
     usage = 'pad={"labels": -100} names each column behind the first'
     arguments.mapping({} if pad is None else pad, "pack", "pad", usage)
     padding = {} if pad is None else dict(pad)
@@ -204,6 +206,8 @@ def _along(column: str | Iterable[str], pad: Mapping[str, float] | None) -> tupl
     if len(set(names)) < len(names):
         raise InvalidPipelineError("pack: a column is named twice", {"hint": "name each column once"})
     ids, *others = names
+    for name in others:
+        arguments.known_column("pack", name, known)
     if wrong := set(padding) ^ set(others):
         raise InvalidPipelineError(
             f"pack: pad= and the columns behind {ids!r} differ: {', '.join(sorted(map(str, wrong)))}",

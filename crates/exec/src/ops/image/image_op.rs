@@ -168,11 +168,12 @@ impl FusedImageOp {
         scratch: &mut Scratch,
         out: &mut Output<'_>,
     ) -> Result<Vec<usize>> {
-        self.followed(images, row, id, scratch, out, &mut Alone).map_err(|e| self.blame(None, e, id))
+        let mut alone = Alone::default();
+        let shape = self.followed(images, row, id, scratch, out, &mut alone);
+        shape.map_err(|e| self.blame(alone.failed(), e, id))
     }
 
     /// As [`FusedImageOp::row`], without the op and the sample in an error; calls `follow` at changes of the geometry.
-    /// Nothing follows a clip.
     fn followed(
         &self,
         images: &Images<'_>,
@@ -189,7 +190,7 @@ impl FusedImageOp {
         };
         let mut buffer = Vec::new();
         let shape = each_frame(images.frames(row), axis, out, &mut |frame, out| {
-            self.chain.run(images.frame(row, frame, &mut buffer)?, draws, scratch.images(), out)
+            self.chain.run_followed(images.frame(row, frame, &mut buffer)?, draws, scratch.images(), out, follow)
         })?;
         Ok(shape.to_vec())
     }

@@ -80,7 +80,12 @@ impl Parser {
             }
             column.push_missing().map_err(|_| {
                 let name = &column.field.name;
-                Error::data(format!("{what} has no field {name:?}")).hint(format!(
+                let is_null = places.get(name.as_str()).is_some_and(|place| place.met == *lines);
+                let message = match is_null {
+                    true => format!("field {name:?} of {what} is null"),
+                    false => format!("{what} has no field {name:?}"),
+                };
+                Error::data(message).hint(format!(
                     "without schema=, fields are those of the first 100 objects; say that it may be missing: \
                      schema={{{name:?}: \"{}?\", ...}}",
                     column.field.kind.dtype().map_or("string", DType::name),

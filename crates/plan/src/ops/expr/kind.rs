@@ -9,7 +9,7 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind, Schema};
 
 use super::concat::concat_kind;
-use super::promote::{ExprKind, meet};
+use super::promote::{ExprKind, meet, no_arithmetic};
 use super::{Binary, Expr, Unary};
 
 impl Expr {
@@ -312,7 +312,7 @@ fn unary_kind(op: Unary, arg: ExprKind) -> Result<ExprKind> {
                 other => Err(Error::invalid(format!("{other} has no length"))),
             };
         }
-        _ => kind.dtype().ok_or_else(|| Error::invalid(format!("{kind} has no arithmetic")))?,
+        _ => kind.dtype().ok_or_else(|| no_arithmetic(&kind))?,
     };
     let dtype = match op {
         Unary::Not => {

@@ -89,10 +89,19 @@ pub fn promote(a: DType, b: DType) -> DType {
     }
 }
 
+/// The error for a column without numbers.
+pub(super) fn no_arithmetic(kind: &Kind) -> Error {
+    let error = Error::invalid(format!("{kind} has no arithmetic"));
+    match kind {
+        Kind::Utf8 => error.hint("a text with a number in it becomes one by .cast(\"float64\")"),
+        _ => error,
+    }
+}
+
 /// Returns the dtype of arithmetic on two numbers; Python literals adapt to the other side.
 pub fn meet(a: &ExprKind, b: &ExprKind) -> Result<DType> {
     let number = |k: &ExprKind| match k {
-        ExprKind::Column(kind) => kind.dtype().ok_or_else(|| Error::invalid(format!("{kind} has no arithmetic"))),
+        ExprKind::Column(kind) => kind.dtype().ok_or_else(|| no_arithmetic(kind)),
         ExprKind::Int => Ok(DType::Int64),
         ExprKind::Float => Ok(DType::Float64),
     };
