@@ -308,7 +308,8 @@ def known_column(op: str, name: str, names: Sequence[str]) -> None:
 def wholes(value: Any, op: str, name: str, least: int) -> list[int]:
     """Checks a list of whole numbers."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        hint = {"hint": f"write {name}=[{shown(value)}]"} if isinstance(value, int) else {}
+        is_number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        hint = {"hint": f"write {name}=[{shown(int(value))}]"} if is_number else {}
         raise InvalidPipelineError(f"{op}: {name} is a list of whole numbers, not {shown(value)}", hint)
     return [whole(one, op, name, least) for one in value]
 

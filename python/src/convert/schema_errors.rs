@@ -78,7 +78,8 @@ pub(super) fn wrong_batch(field: &Field, array: &Bound<'_, PyAny>, shape: &[usiz
 fn hint(field: &Field, is: &[usize]) -> String {
     if let (Kind::Scalar { dtype }, false) = (&field.kind, is.is_empty()) {
         let kind = Kind::Tensor { dtype: *dtype, shape: is.iter().copied().map(Some).collect() };
-        return format!("{FIT}: give schema={{{}, ...}}", in_schema(&Field { kind, ..field.clone() }));
+        let there = Field { kind, nullable: false, ..field.clone() };
+        return format!("{FIT}: give schema={{{}, ...}}", in_schema(&there));
     }
     let Kind::Tensor { dtype, shape } = &field.kind else {
         return format!("{FIT}: convert the value, or give schema={{{:?}: ...}}", field.name);

@@ -366,7 +366,11 @@ impl Functions for PyFunctions {
                     let item = item.map_err(|e| e.with("sample", sample))?;
                     items.push(item);
                 }
-                let columns = columns_of_rows(py, schema, &items).map_err(|e| from_value(py, &e))?;
+                let of_sample = |error: Error| match error.get("row").and_then(|row| row.parse::<usize>().ok()) {
+                    Some(row) => error.with("sample", format!("0:{}", seen + row)),
+                    None => error,
+                };
+                let columns = columns_of_rows(py, schema, &items).map_err(|e| of_sample(from_value(py, &e)))?;
                 Ok((columns, items.len()))
             };
             let (columns, pulled) = self.inside(name, pull).map_err(|e| explain(e, name, &[]))?;

@@ -286,6 +286,12 @@ fn is_texts(np: &NumPy, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(true)
 }
 
+/// Returns whether a value is a number or a short text, which an error shows as Python reads it.
+fn is_literal(value: &Bound<'_, PyAny>) -> bool {
+    let is_number = value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>();
+    is_number || value.is_instance_of::<PyString>() && value.len().is_ok_and(|length| length < 40)
+}
+
 /// Returns whether a value is a list of numbers with `None` among them.
 fn has_none(value: &Bound<'_, PyAny>) -> bool {
     let is_number = |item: &Bound<'_, PyAny>| item.is_instance_of::<PyInt>() || item.is_instance_of::<PyFloat>();
@@ -303,7 +309,9 @@ fn not_a_list(name: &str, value: &Bound<'_, PyAny>, seen: RowsSeen) -> PyErr {
     let message =
         format!("column {name:?} is {}, and not an array or a list with a value for each row", describe(value));
     let hint = match seen {
-        RowsSeen::All => format!("write {{{name:?}: [{}]}} for one row", shown(value)),
+        RowsSeen::All if is_literal(value) => format!("write {{{name:?}: [{}]}} for one row", shown(value)),
+        RowsSeen::All if value.try_iter().is_ok() => format!("write {{{name:?}: list(value)}}"),
+        RowsSeen::All => "give a list with a value for each row".to_owned(),
         RowsSeen::First => {
             "a function of a batch returns as many values as the batch has rows: numpy.full(rows, value)".to_owned()
         }

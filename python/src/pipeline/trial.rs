@@ -9,11 +9,13 @@ use forebay_plan::Function;
 use pyo3::prelude::*;
 
 use super::{BlobSet, Pipeline, attach};
-use crate::errors::{from_value, guard, interruptible, raise};
+use crate::errors::{from_value, guard, interruptible, is_ours, raise};
 use crate::functions::PyFunctions;
 
 /// Samples for the trial of a function: enough to see that shapes differ.
 const PROBE_ROWS: usize = 4;
+/// The most samples of a second trial: with more, the user would wait long for the error of a plain mistake.
+const BATCH_ROWS_MAX: usize = 1024;
 
 impl Pipeline {
     /// Returns the columns that a function returns, found by calling it on the first samples.
@@ -28,15 +30,18 @@ impl Pipeline {
         let function: Function =
             serde_json::from_str(&json).map_err(|e| raise(py, &Error::internal(format!("not a function: {e}"))))?;
         let function = Function { batched: function.batched || self.graph.batch().is_some(), ..function };
-        let batch = self.graph.batch().map(|(rows, _)| rows).filter(|rows| *rows > PROBE_ROWS);
-        let fields = match (self.fields_of_first(py, PROBE_ROWS, &function, &blobs, makes_rows), batch) {
+        let fields = |rows| self.fields_of_first(py, rows, &function, &blobs, makes_rows);
+        let is_of_function = |error: &PyErr| is_ours(py, error) && from_value(py, error).kind() == ErrorKind::Function;
+        let batch = self.graph.batch().map(|(rows, _)| rows);
+        let found = match (fields(PROBE_ROWS), batch.filter(|rows| *rows != PROBE_ROWS && *rows <= BATCH_ROWS_MAX)) {
             // A function may rely on the number of rows of a batch.
-            (Err(error), Some(rows)) if from_value(py, &error).kind() == ErrorKind::Function => {
-                self.fields_of_first(py, rows, &function, &blobs, makes_rows)?
-            }
-            (fields, _) => fields?,
+            (Err(first), Some(rows)) if is_of_function(&first) => fields(rows).map_err(|second| {
+                let is_later = is_ours(py, &second) && !is_of_function(&second);
+                if is_later { first } else { second }
+            })?,
+            (found, _) => found?,
         };
-        Ok(serde_json::to_string(&fields).unwrap_or_default())
+        Ok(serde_json::to_string(&found).unwrap_or_default())
     }
 
     /// Returns the columns that a function returns for the first rows.

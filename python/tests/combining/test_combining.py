@@ -325,7 +325,7 @@ def test_a_mix_knows_what_it_is_made_of(corpora):
         (lambda a, b: fb.mix({"a": a, "b": b.rename(id="x")}), 'has a column "id"'),
         (lambda a, b: fb.mix({"a": a, "b": b.cast(id="float32")}), "cast it in one"),
         (lambda a, b: fb.mix({"a": a, "b": b}, source="id"), "use another name"),
-        (lambda a, b: fb.zip(a, b.rename(id="n").filter(fb.col("n") > 1)), "filter behind zip sees the rows of zip"),
+        (lambda a, b: fb.zip(a, b.rename(id="n").filter(fb.col("n") > 1)), "zip has to know the number of rows"),
         (lambda a, b: fb.mix({"a": a, "b": b.batch(2)}), "put batch behind mix"),
         (lambda a, b: fb.mix({"a": a, "b": b.cache()}), "put cache behind mix"),
         (lambda a, b: fb.mix({"a": a, "b": b.repeat()}), "give repeat a count"),

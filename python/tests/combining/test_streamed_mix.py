@@ -240,7 +240,7 @@ def it_of(ds: fb.Dataset, options: dict) -> list:
         (lambda a, b: fb.mix([a, b]).cache(), E.InvalidPipelineError, "not counted"),
         (lambda a, b: fb.mix([a, b.cache()]), E.InvalidPipelineError, "mix the saved files"),
         (lambda a, b: fb.mix([a, fb.mix([a, b])]), E.InvalidPipelineError, "mix all datasets at once"),
-        (lambda a, b: fb.concatenate([a, b]), E.InvalidPipelineError, "save them once"),
+        (lambda a, b: fb.concatenate([a, b]), E.InvalidPipelineError, "once .save. and read"),
         (lambda a, b: fb.concatenate([b, fb.mix([a, b])]), E.InvalidPipelineError, "saved|mix all"),
         (lambda a, b: list(fb.mix([a, b]).iter(consumers=(0, 2), even=True)), E.InvalidPipelineError, "even=True"),
         (lambda a, b: list(fb.mix([a, b]).iter(ordered=False)), E.InvalidPipelineError, "ordered=False"),

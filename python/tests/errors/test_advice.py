@@ -219,6 +219,8 @@ def test_pack_names_the_cast_of_its_ids(dtype):
         (lambda: fb.from_dict({"x": [decimal.Decimal("1.50")]}), "str(value)"),
         (lambda: fb.from_dict({"x": [[1, None], [3, 4]]}), "a number in its place"),
         (lambda: fb.from_dict({"x": 5}), '{"x": [5]}'),
+        (lambda: fb.from_dict({"x": {1, 2}}), '{"x": list(value)}'),
+        (lambda: fb.from_dict({"x": None}), "a value for each row"),
         (lambda: fb.from_dict({"x": ["a"]}).with_column("y", fb.col("x") * 2), '.cast("float64")'),
         (lambda: fb.from_table(Series()), "to_frame()"),
         (lambda: fb.range(3).filter([fb.col("id") > 0, fb.col("id") < 2]), "join conditions by &"),

@@ -31,6 +31,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str, str]] = {
         "bucket_by_length: batch_sizes is a list",
         "batch_sizes=[4]",
     ),
+    "a list of a key": (lambda: DS.join({"id": [1]}, on=["id"]), r"join: on=\['id'\] is not one", "write on='id'"),
     "two keys": (lambda: DS.join({"id": [1]}, on=["id", "x"]), r"join: on=\['id', 'x'\] is not one", "concat_str"),
     "a number of columns": (lambda: DS.map(str, reads=3), "map: reads=3 is not a string", "string"),
 }

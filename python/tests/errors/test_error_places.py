@@ -56,12 +56,34 @@ def test_a_sample_that_a_function_is_tried_on_has_its_name(parquet):
 
 
 def test_a_function_that_needs_a_whole_batch_is_tried_on_one():
-    batches = fb.range(64).batch(32, drop_remainder=True)
-    ds = batches.map(lambda batch, rng: {"x": batch["id"].reshape(32, 1)[rng.permutation(32)]})
-    assert ds.schema["x"] == ("int64", (1,))
-    assert sorted(n for batch in ds for (n,) in batch["x"].tolist()) == [*range(64)]
+    for rows in (1, 2, 32):
+        batches = fb.range(64).batch(rows, drop_remainder=True)
+        ds = batches.map(lambda batch, rng, n=rows: {"x": batch["id"].reshape(n, 1)[rng.permutation(n)]})
+        assert ds.schema["x"] == ("int64", (1,))
+        assert sorted(n for batch in ds for (n,) in batch["x"].tolist()) == [*range(64)]
     with pytest.raises(E.FunctionError, match="size 32"):
         batches.map(lambda batch: {"x": batch["id"].reshape(33)})
+
+
+def test_ctrl_c_in_a_trial_arrives_once():
+    script = """
+import os, signal, sys, time
+import forebay as fb
+
+def slow(row):
+    if row["id"] == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+    return row
+
+try:
+    fb.range(64).map(slow, schema={"id": "int64"}).batch(32).map(dict)
+except KeyboardInterrupt:
+    time.sleep(0.5)
+    print("once")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=90)
+    assert done.stdout == "once\n", done.stderr
 
 
 def test_an_op_of_a_fused_chain_is_blamed_and_not_the_decoder(images):
@@ -70,6 +92,11 @@ def test_an_op_of_a_fused_chain_is_blamed_and_not_the_decoder(images):
         with pytest.raises(E.DataError, match=r"a crop of \(64, 64\)") as caught:
             list(cropped)
         assert caught.value.context["op"] in ("random_crop", "crop")
+    jpeg = next(images.rglob("*.jpg")).read_bytes()
+    damaged = fb.from_dict({"image": [jpeg[:-200]]}).decode_image("image")
+    with pytest.raises(E.DataError) as caught:
+        list(damaged.random_flip("image").random_crop("image", 8))
+    assert caught.value.context["op"] == "decode_image"
 
 
 def test_a_null_is_no_absent_field(tmp_path):
@@ -81,10 +108,18 @@ def test_a_null_is_no_absent_field(tmp_path):
 
 
 def test_an_array_where_the_schema_has_a_number():
-    ds = fb.from_generator(lambda: iter([{"v": np.arange(3)}]), schema={"v": "int64"})
-    with pytest.raises(E.FunctionError, match="should be int64") as caught:
+    for given in ("int64", "int64?"):
+        ds = fb.from_generator(lambda: iter([{"v": np.arange(3)}]), schema={"v": given})
+        with pytest.raises(E.FunctionError, match="should be int64") as caught:
+            list(ds)
+        assert 'schema={"v": ("int64", [3])' in caught.value.hint
+
+
+def test_a_value_of_another_type_that_a_generator_yields_has_its_number():
+    ds = fb.from_generator(lambda: ({"a": i if i < 1500 else 1.5} for i in range(2000)))
+    with pytest.raises(E.FunctionError, match="should be int64, and is float") as caught:
         list(ds)
-    assert 'schema={"v": ("int64", [3])' in caught.value.hint
+    assert caught.value.context["sample"] == "0:1500"
 
 
 @pytest.mark.parametrize("batched", [False, True])

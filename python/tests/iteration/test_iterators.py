@@ -170,15 +170,16 @@ thread = threading.Thread(target=read, daemon=True)
 thread.start()
 while not inside.exists():
     time.sleep(0.005)
-with warnings.catch_warnings(record=True) as told:
-    warnings.simplefilter("always")
-    it.close()
-thread.join()
 try:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        it.close()
+    thread.join(60)
     next(it)
 except fb.errors.ClosedError:
     print(len(outcome), *(one.message for one in told))
-gone.touch()
+finally:
+    gone.touch()
 """
 
 

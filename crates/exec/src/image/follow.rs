@@ -53,11 +53,11 @@ pub(crate) trait Follow {
     /// As [`Follow::follow`].
     fn boxes(&mut self, step: usize, size: (usize, usize)) -> Result<Vec<[f64; 4]>>;
 
-    /// Notes that step number `step` of the chain fails, and not the decoder.
+    /// Notes that the error which follows is of step number `step` of the chain, and not of the decoder.
     fn note_failure(&mut self, step: usize);
 }
 
-/// Nothing follows.
+/// No column follows the image. Keeps which step failed.
 #[derive(Debug, Default)]
 pub(crate) struct Alone {
     failed: Option<usize>,

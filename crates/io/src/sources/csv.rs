@@ -71,7 +71,7 @@ pub(super) fn infer(draft: CsvDraft, near: Option<&dyn ReadThrough>) -> Result<S
 
 /// The error for files from which no types can be inferred.
 fn no_row(files: &[Found]) -> Error {
-    let hint = "check that these are the right files, and not empty; with schema=, files may have a header alone";
+    let hint = "check that these are the right files, and not empty; with schema=, a file may have only a header";
     empty(files, "row").replace("hint", hint)
 }
 

@@ -136,9 +136,13 @@ impl Combined {
             if !is_known || is_numbered || node.op.is_cache_point() {
                 let is_late = self.is_streamed() && (is_numbered || node.op.is_cache_point());
                 let hint = if matches!(node.op.class(), Class::Filter | Class::Expand | Class::Global) {
+                    let choose = match node.op.class() {
+                        Class::Filter => ", or choose rows by number (select_rows)",
+                        _ => "",
+                    };
                     format!(
-                        "the rows of each dataset of {name} are counted first: save them once (save) and read the saved \
-                         files, or choose them with select_rows; {op} behind {name} sees the rows of {name}"
+                        "{name} has to know the number of rows of each dataset: save the rows behind {op} once (save) \
+                         and read these files{choose}"
                     )
                 } else if is_late {
                     format!("leave {op} out, or save the rows once (save) and mix the saved files")

@@ -22,8 +22,12 @@ impl Combined {
             Some(changes) => self.check_changes(weights, changes, *stop)?,
         }
         if let Some(rows) = per_batch.filter(|rows| !rows.is_power_of_two() || !(2..=WINDOW).contains(rows)) {
-            return Err(Error::invalid(format!("mix: per_batch={rows} is no power of two from 2 to {WINDOW}"))
-                .hint("use the largest power of two that divides the rows of a batch"));
+            return Err(Error::invalid(format!("mix: per_batch={rows} is no power of two from 2 to {WINDOW}")).hint(
+                format!(
+                    "use the largest power of two up to {WINDOW} that divides the rows of a batch; leave per_batch out \
+                     if this is 1"
+                ),
+            ));
         }
         if *stop == Stop::Rows(0) {
             return Err(Error::invalid("mix: rows=0").hint("use at least 1"));

@@ -153,7 +153,7 @@ def _ticks(time: Any, unit: str) -> int:
     nanos = _since(time) // dt.timedelta(microseconds=1) * 1000 + getattr(time, "nanosecond", 0)
     ticks, rest = divmod(nanos, _UNITS[unit])
     if rest:
-        hint = "compare them with a date" if unit == "D" else "round the time to that unit"
+        hint = "compare this column with a date" if unit == "D" else "round the time to that unit"
         raise ValueError(f"{time} is between two numbers: these times count {unit!r}; {hint}")
     if not -(2**63) <= ticks < 2**63:
         raise OverflowError(f"{time} is beyond what 64 bits count in {unit!r}")

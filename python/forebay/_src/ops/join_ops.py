@@ -73,7 +73,9 @@ class JoinOps(CombineOps):
         """
         kept = arguments.choice(how, "join", "how", "left", "inner")
         if isinstance(on, (list, tuple)):
-            hint = "make one key of several in both, as fb.concat_str(fb.col('a'), '/', fb.col('b'))"
+            hint = "join on one column, made on both sides by fb.concat_str(fb.col('a'), '/', fb.col('b'))"
+            if len(on) == 1:
+                hint = f"write on={arguments.shown(on[0])}"
             raise InvalidPipelineError(f"join: on={arguments.shown(on)} is not one column", {"hint": hint})
         on = arguments.text(on, "join", "on")
         columns, types = _columns_of(table, on)

@@ -35,7 +35,7 @@ def preview(
     """Runs a script, and writes a page with the first samples after each op of its datasets.
 
     Args:
-        file: The script, or `FILE:NAME` for one of its datasets.
+        file: The script, or `FILE:NAME` for a dataset, or for the datasets that a function returns.
         out: The page.
         png: A contact sheet of the first dataset.
         samples: How many samples.

@@ -114,7 +114,7 @@ def mix(
             None.
         source: The name of a new column with the name of each sample's dataset. Default: none.
         per_batch: Shares hold in each batch of so many samples, too, rounded up or down: a power of two, at most 1,024.
-            Default: they hold in each window, and a batch has them by chance.
+            Default: they hold in each window; a batch has other shares.
 
     Raises:
         InvalidPipelineError: The datasets have other columns, a weight is no positive number, or an op of a dataset

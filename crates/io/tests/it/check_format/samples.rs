@@ -354,7 +354,7 @@ pub(super) fn combined() -> Vec<Sample> {
         let parts = ["first", "second"].into_iter().zip(parts).map(part).collect();
         Source::Combined(Combined { how, parts, column: None })
     };
-    let mix = || Combining::Mix { weights: vec![1.0, 2.0], stop: Stop::First, changes: None, per_batch: None };
+    let mix = || Combining::Mix { weights: vec![1.0, 2.0], stop: Stop::First, changes: None, per_batch: Some(4) };
     let other = range(10, 14).then(Node::new(renamed)).expect("an op");
     let zip = Combining::Zip { strict: false };
     let inner = Graph::new(of(mix(), [range(0, 5), range(0, 6)]), None).expect("a graph");

@@ -8,7 +8,8 @@
 //! the count before any window is a sum of at most 32 terms.
 //!
 //! If shares also hold in each batch, the window's rows, sorted by part, are dealt to its batches in turn. A permutation
-//! orders the batches, and another one the rows of each batch.
+//! orders the batches, and another one the rows of each batch. If a window is no whole number of batches, its last batch
+//! takes rows at equal distances first.
 //!
 //! A mix has **phases**: runs of full windows with the same shares, and one closing window. In the last phase, that has
 //! the last rows of the part that ends the mix. Weights that change begin a phase (`stretches`), and so does a part that
@@ -18,8 +19,9 @@
 //! turns; `stretches`, the weights of a mix as they change within an epoch; `streamed_mix`, where the datasets are not
 //! counted.
 //!
-//! Invariants: the rows of each part come in order, and each once; the length does not depend on the key. Windows and
-//! points are fixed for ever: changing them changes the order in which users' jobs see their data.
+//! Invariants: the rows of each part come in order, and each once; the length does not depend on the key. Windows,
+//! points and the dealing to batches are fixed for ever: changing them changes the order in which users' jobs see their
+//! data.
 
 pub(crate) mod combination;
 mod interleave;
@@ -411,8 +413,8 @@ impl MixFinder {
     }
 }
 
-/// Returns the part of each place of a window with so many rows of each part. With `batch`, shares hold in each batch of so
-/// many rows, too; if that does not divide the window, a batch may have one row more or less of a part.
+/// Returns the part of each place of a window with so many rows of each part. With `batch`, shares hold in each batch of
+/// so many rows, too; if the batch does not divide the window, a batch may have one row more or less of a part.
 pub(super) fn lay_out(counts: &[u64], batch: Option<u64>, key: u64, window: u64) -> Vec<u16> {
     let sorted: Vec<u16> =
         counts.iter().zip(0u16..).flat_map(|(count, part)| std::iter::repeat_n(part, *count as usize)).collect();

@@ -93,7 +93,7 @@ pub fn promote(a: DType, b: DType) -> DType {
 pub(super) fn no_arithmetic(kind: &Kind) -> Error {
     let error = Error::invalid(format!("{kind} has no arithmetic"));
     match kind {
-        Kind::Utf8 => error.hint("a text with a number in it becomes one by .cast(\"float64\")"),
+        Kind::Utf8 => error.hint("convert a text that holds a number: .cast(\"float64\")"),
         _ => error,
     }
 }
