@@ -175,6 +175,6 @@ fn the_order_is_the_same_for_ever() {
 }
 
 const GOLDEN_OF_BATCHES: &str = "10010001010000101000010000011000";
-const GOLDEN_OF_SHORT: &str = "?";
+const GOLDEN_OF_SHORT: &str = "10000100110";
 
 const GOLDEN: &str = "11000000111010001000000000010111";
