@@ -297,7 +297,7 @@ def choice(value: str, op: str, name: str, *known: str) -> str:
 
 
 def known_column(op: str, name: str, names: Sequence[str]) -> None:
-    """Refuses a column that is not there."""
+    """Raises NotFoundError if `names` has no column `name`."""
     if name in names:
         return
     near = difflib.get_close_matches(name, names, 1)

@@ -186,7 +186,7 @@ def test_strange_data_have_figures():
 
 def test_wrong_arguments_are_refused():
     ds = fb.range(10)
-    with pytest.raises(NotFoundError, match="no column 'x'"):
+    with pytest.raises(NotFoundError, match='no column "x"'):
         ds.describe("x")
     for wrong in ({"columns": []}, {"quantiles": [2]}, {"rows": 0}, {"top": -1}, {"quantiles": ["x"]}):
         with pytest.raises(InvalidPipelineError, match="describe"):

@@ -53,11 +53,11 @@ pub(crate) trait Follow {
     /// As [`Follow::follow`].
     fn boxes(&mut self, step: usize, size: (usize, usize)) -> Result<Vec<[f64; 4]>>;
 
-    /// Notes that the error which follows is of step number `step` of the chain, and not of the decoder.
+    /// Notes that step number `step` of the chain causes the next error, and not the decoder.
     fn note_failure(&mut self, step: usize);
 }
 
-/// No column follows the image. Keeps which step failed.
+/// The follower of an image without columns that follow it. It keeps the number of the step that failed.
 #[derive(Debug, Default)]
 pub(crate) struct Alone {
     failed: Option<usize>,

@@ -336,7 +336,7 @@ fn other_state() -> Error {
     Error::invalid("this state is of another mix").hint("a saved state fits the pipeline that it was saved with")
 }
 
-/// The weights of a mix, and their changes during training; and the rows of a batch in which shares hold.
+/// The weights of a mix, their changes during training, and the rows of a batch if each batch has these shares.
 type Shares<'a> = ((&'a [f64], Option<&'a Changes>), Option<u64>);
 
 /// Returns the mix that is the source of a pipeline, with its shares and its end.

@@ -69,7 +69,7 @@ pub(super) fn infer(draft: CsvDraft, near: Option<&dyn ReadThrough>) -> Result<S
     Ok(Source::Csv { paths, names, fields, dialect: written })
 }
 
-/// The error for files from which no types can be inferred.
+/// Returns the error for files without a row: the types of columns are inferred from rows.
 fn no_row(files: &[Found]) -> Error {
     let hint = "check that these are the right files, and not empty; with schema=, a file may have only a header";
     empty(files, "row").replace("hint", hint)

@@ -109,7 +109,7 @@ pub enum Combining {
         /// How the weights change: those above are then of the first row, and may be 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changes: Option<Changes>,
-        /// The rows of a batch, if shares also hold in each batch: a power of two, at most 1,024.
+        /// The rows of a batch, if each batch has the share of each dataset: a power of two, at most 1,024.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         per_batch: Option<u64>,
     },

@@ -94,14 +94,17 @@ def script_and_name(file: str) -> tuple[str, str | None]:
 
 
 def top_level_datasets(names: dict[str, object]) -> dict[str, Dataset]:
-    """Returns the datasets among the names of a script, without those that begin with an underscore."""
+    """Returns the datasets that the top level of a script defines, by name.
+
+    A dataset whose name begins with an underscore is left out.
+    """
     from forebay._src.dataset import Dataset
 
     return {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
 
 
 def named_datasets(path: str, names: dict[str, object], wanted: str) -> dict[str, Dataset]:
-    """Returns the datasets that a name of a script stands for."""
+    """Returns the datasets that `wanted` stands for, by name: a dataset of the script, or the result of a function."""
     from forebay._src.dataset import Dataset
 
     if wanted not in names:

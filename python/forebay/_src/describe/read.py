@@ -15,7 +15,7 @@ from forebay import _native
 from forebay._src import arguments
 from forebay._src.describe.columns import Gathered
 from forebay._src.describe.result import Statistics
-from forebay.errors import InvalidPipelineError, NotFoundError
+from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
@@ -47,8 +47,7 @@ def describe(
     if not names:
         raise InvalidPipelineError(f"{what}: there is no column to describe", {"hint": "name at least one"})
     for name in names:
-        if name not in schema:
-            raise NotFoundError(f"{what}: there is no column {name!r}", {"hint": f"it has {', '.join(schema)}"})
+        arguments.known_column(what, name, list(schema))
     shares = arguments.numbers(quantiles, what, "quantiles")
     if wrong := [share for share in shares if not 0 <= share <= 1]:
         raise InvalidPipelineError(f"{what}: a quantile at {wrong[0]}", {"hint": "give shares from 0.0 to 1.0"})

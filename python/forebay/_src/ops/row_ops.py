@@ -79,9 +79,9 @@ class RowOps(Base):
                 missing (NaN among floats).
             schema: The returned columns, as `{"column": dtype}` or `{"column": (dtype, shape)}`, `None` for a dimension
                 that differs from row to row (behind a padded batch, from batch to batch); `"int64?"` may be missing, as
-                `None` or a masked number. Default: found by calling the function on the first four samples (behind
-                `batch`, if it fails for them, on a batch of up to 1,024); behind a padded batch also on these samples
-                padded to twice the length.
+                `None` or a masked number. Default: Forebay calls the function on the first four samples. If it fails
+                behind `batch`, Forebay calls it on a batch of at most 1,024 samples. Behind a padded batch, Forebay
+                also calls it on the four samples padded to twice their length.
             timeout: Seconds that one call may take, if it runs in a separate process.
             version: A text or number to change when the function's result changes but its code does not, because a
                 file, a variable of the environment or a library that it uses has changed. `cache()` keeps the results

@@ -113,8 +113,8 @@ def mix(
         rows: Ends an epoch after so many samples, and begins datasets again as needed. With the default of `stop`, or
             None.
         source: The name of a new column with the name of each sample's dataset. Default: none.
-        per_batch: Shares hold in each batch of so many samples, too, rounded up or down: a power of two, at most 1,024.
-            Default: they hold in each window; a batch has other shares.
+        per_batch: The number of samples of a batch: a power of two, at most 1,024. Each batch then has the share of
+            each dataset, rounded down or up. Default: only windows have these shares.
 
     Raises:
         InvalidPipelineError: The datasets have other columns, a weight is no positive number, or an op of a dataset

@@ -7,9 +7,9 @@
 //! first point follows the van der Corput sequence, so over many windows the counts of each part are exact, too, and
 //! the count before any window is a sum of at most 32 terms.
 //!
-//! If shares also hold in each batch, the window's rows, sorted by part, are dealt to its batches in turn. A permutation
-//! orders the batches, and another one the rows of each batch. If a window is no whole number of batches, its last batch
-//! takes rows at equal distances first.
+//! If each batch has the share of each part, too, the plan sorts the rows of a window by part and deals them to the
+//! window's batches in turn. A permutation orders the batches, and another one orders the rows of each batch. If a window
+//! is no whole number of batches, the plan takes the rows of its last batch at equal distances first.
 //!
 //! A mix has **phases**: runs of full windows with the same shares, and one closing window. In the last phase, that has
 //! the last rows of the part that ends the mix. Weights that change begin a phase (`stretches`), and so does a part that
@@ -151,7 +151,7 @@ pub(super) struct Mix {
     len: Option<u64>,
     /// The rows of each part in an epoch, if it ends.
     counts: Vec<u64>,
-    /// The rows of a batch, if shares hold in each batch: a divisor of [`WINDOW`].
+    /// The rows of a batch, if each batch has the share of each part: a divisor of [`WINDOW`].
     batch: Option<u64>,
 }
 
@@ -190,7 +190,7 @@ impl Mix {
         Ok(mix)
     }
 
-    /// Makes shares hold in each batch of so many rows, too.
+    /// Gives each batch of `rows` rows the share of each part.
     pub(super) fn per_batch(self, rows: Option<u64>) -> Self {
         Self { batch: rows, ..self }
     }
@@ -413,8 +413,8 @@ impl MixFinder {
     }
 }
 
-/// Returns the part of each place of a window with so many rows of each part. With `batch`, shares hold in each batch of
-/// so many rows, too; if the batch does not divide the window, a batch may have one row more or less of a part.
+/// Returns the part of each place of a window that has `counts` rows of the parts. With `batch`, each batch of so many
+/// rows has the share of each part; if the batch does not divide the window, within one row of the rounded share.
 pub(super) fn lay_out(counts: &[u64], batch: Option<u64>, key: u64, window: u64) -> Vec<u16> {
     let sorted: Vec<u16> =
         counts.iter().zip(0u16..).flat_map(|(count, part)| std::iter::repeat_n(part, *count as usize)).collect();

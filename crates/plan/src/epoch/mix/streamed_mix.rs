@@ -28,7 +28,7 @@ pub struct MixSchedule {
     consumer: u64,
     /// The rows of an epoch, if the user set them.
     rows: Option<u64>,
-    /// The rows of a batch, if shares hold in each batch: a divisor of [`MIX_WINDOW`].
+    /// The rows of a batch, if each batch has the share of each part: a divisor of [`MIX_WINDOW`].
     batch: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl MixSchedule {
         Self { stretches: stretches(weights, changes.as_ref()), seed, consumers, consumer, rows, batch: None }
     }
 
-    /// Makes shares hold in each batch of so many rows, too.
+    /// Gives each batch of `rows` rows the share of each part.
     pub fn per_batch(self, rows: Option<u64>) -> Self {
         Self { batch: rows, ..self }
     }

@@ -51,14 +51,15 @@ proptest! {
         }
     }
 
-    /// Shares hold in each batch of full windows, too, and windows have the rows of each part that they have otherwise.
+    /// Each batch of a full window has the share of each part. A window has as many rows of each part as without batches.
     #[test]
     fn batches_have_exact_counts((weights, lens) in parts(), key: u64, bits in 1u32..=10) {
         let batch = 1u64 << bits;
         let plain = Mix::new(&weights, None, Stop::Never, &lens).expect("a mix");
         let mix = plain.clone().per_batch(Some(batch));
         let (got, plain) = (rows(&mix, key, 4 * WINDOW), rows(&plain, key, 4 * WINDOW));
-        let (sum, of) = (weights.iter().sum::<f64>(), |rows: &[MixedRow], part| rows.iter().filter(|row| row.0 == part).count());
+        let sum: f64 = weights.iter().sum();
+        let of = |rows: &[MixedRow], part| rows.iter().filter(|row| row.0 == part).count();
         for (part, weight) in weights.iter().enumerate() {
             let wanted = weight / sum * batch as f64;
             for rows in got.chunks(batch as usize) {
@@ -75,7 +76,9 @@ proptest! {
 
     /// In a short window, such as the last one, a batch may have one row more or less than the next whole number.
     #[test]
-    fn batches_of_a_short_window_are_nearly_exact(counts in prop::collection::vec(0u64..500, 2..6), key: u64, bits in 1u32..10) {
+    fn batches_of_a_short_window_are_nearly_exact(
+        counts in prop::collection::vec(0u64..500, 2..6), key: u64, bits in 1u32..10,
+    ) {
         let (batch, all) = (1u64 << bits, counts.iter().sum::<u64>());
         let parts = lay_out(&counts, Some(batch), key, 3);
         for (part, count) in counts.iter().enumerate() {

@@ -82,7 +82,8 @@ proptest! {
         let is_empty = |(number, graph): (usize, &Graph)| alone(graph, number, seed, 0).is_empty();
         prop_assume!(!graphs.iter().enumerate().any(is_empty));
         for stop in [Stop::First, Stop::All, Stop::Once, Stop::Rows(count), Stop::Never] {
-            let mixed = combined(Combining::Mix { weights: weights.clone(), stop, changes: None, per_batch: None }, &graphs).expect("a graph");
+            let mix = Combining::Mix { weights: weights.clone(), stop, changes: None, per_batch: None };
+            let mixed = combined(mix, &graphs).expect("a graph");
             let got = rows(&mixed, seed, epoch, if stop == Stop::Never { 2000 } else { u64::MAX });
             for (number, graph) in graphs.iter().enumerate() {
                 let of_part = |&&(row, _): &&(u64, u64)| of(row) == number;
