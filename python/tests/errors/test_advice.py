@@ -107,6 +107,7 @@ def test_a_wrong_call_of_any_function_says_what_to_write(owner):
         (lambda: fb.from_image_folder("x", image_size=(180, 180)), 'resize("image", (height, width), antialias=False)'),
         (lambda: fb.from_image_folder("x", validation_split=0.2), ".split(0.8, seed=123)"),
         (lambda: fb.from_image_folder("x", classes=["cat", "dog"]), '.lookup({"cat": 0, "dog": 1}, default=-1)'),
+        (lambda: fb.mix([], batching_method="stratified"), "write per_batch=n for 'stratified'"),
         (lambda: fb.mix([], probabilities=[0.8, 0.2]), "write weights="),
         (lambda: fb.mix([], stopping_strategy="all_exhausted"), '"all" for all_exhausted'),
         (lambda: fb.from_csv("x", nrows=5), ".take(n)"),

@@ -79,6 +79,7 @@ class CombineOps(AccessOps):
 
 @explained(
     _MIX_USAGE,
+    batching_method="write per_batch=n for 'stratified'; for batches of one dataset, source='s' and batch_by_key",
     probabilities='write weights={"web": 0.7, "code": 0.3}',
     seed="leave it out: the seed is that of the iteration, as in iter(seed=1)",
     stop_on_empty_dataset='write stop="first", the default, or "once", in which each sample comes once',
