@@ -97,7 +97,16 @@ def write(folder: Path, number: int, size: int) -> None:
     part.rename(part.with_suffix(".parquet"))
 
 
-def make(folder: Path, gigabytes: float) -> float:
+def link(folder: Path, number: int, distinct: int) -> None:
+    """Links a file of each format to one of the distinct files."""
+    for kind in FORMATS:
+        suffix = "txt" if kind == "text" else kind
+        path = folder / kind / f"{number:05}.{suffix}"
+        if not path.exists():
+            path.hardlink_to(folder / kind / f"{number % distinct:05}.{suffix}")
+
+
+def make(folder: Path, gigabytes: float, distinct: int | None) -> float:
     """Writes the missing files, and returns the bytes of text per token."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -109,8 +118,10 @@ def make(folder: Path, gigabytes: float) -> float:
         (folder / kind).mkdir(parents=True, exist_ok=True)
     (folder / "size").write_text(f"{size} {files}")
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
-        for done in [pool.submit(write, folder, number, size) for number in range(files)]:
+        for done in [pool.submit(write, folder, number, size) for number in range(min(files, distinct or files))]:
             done.result()
+    for number in range(distinct or files, files):
+        link(folder, number, distinct or files)
     sample, path = documents(0, SAMPLE), folder / "tokenizer.json"
     if not path.exists():
         made = Tokenizer(models.BPE())
@@ -209,6 +220,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/forebay-text"), help="where the text is made")
     parser.add_argument("--gigabytes", type=float, default=10)
+    parser.add_argument(
+        "--distinct", type=int, help="how many files differ; hard links of these are the others (default: all differ)"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--share", type=float, default=0.5, help="how much of the epoch is read")
     parser.add_argument("--formats", default=",".join(FORMATS), help="which of them, with commas between")
@@ -221,7 +235,7 @@ def main() -> None:
         told = read(kind, options.folder, state, int(tokens)) if what == "read" else resume(kind, options.folder, state)
         print(json.dumps(told))
         return
-    bytes_a_token = make(options.folder, options.gigabytes)
+    bytes_a_token = make(options.folder, options.gigabytes, options.distinct)
     kinds = options.formats.split(",")
     text = sum(path.stat().st_size for path in (options.folder / "text").iterdir())
     tokens = int(text * options.share / bytes_a_token)

@@ -88,7 +88,7 @@ fn window_rows(source: &Source, index: &SourceIndex, alone: bool) -> Result<Vec<
     let (mut rows, first) = (Vec::new(), open()?);
     for number in 0..layout.windows() {
         let reader = if alone { &open()? } else { &first };
-        for chunk in reader.window(&LaneWindow { lanes: lanes.clone(), number, epoch: Epoch(0) }, STEP)? {
+        for chunk in reader.window(&LaneWindow { lanes: lanes.clone(), number, epoch: Epoch(0) }, STEP, 0)? {
             let chunk = chunk?;
             let lost = chunk.losses().iter().map(|loss| (loss.row.sample.0, chunk.slice(0, 0)));
             let kept = chunk.ids().iter().enumerate().map(|(i, id)| (id.sample.0, chunk.slice(i, 1)));

@@ -155,6 +155,31 @@ def test_threads_resume_kills_and_a_service_change_nothing(files, seed, service)
     assert got == want[at:]
 
 
+@pytest.mark.parametrize("shuffled", [True, False])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_resumed_run_computes_no_chunk_that_was_delivered(tmp_path, shuffled, ordered):
+    """Functions run on chunks of 64 rows, so up to 63 delivered rows are computed again."""
+    path, computed = tmp_path / "lines.txt", []
+    path.write_text("".join(f"{i}\n" for i in range(2000)))
+
+    def note(row):
+        computed.append(int(row["text"]))
+        return row
+
+    source = fb.from_text(path).shuffle(window="1MiB") if shuffled else fb.from_text(path)
+    ds = source.map(note).batch(50)
+    it = ds.iter(seed=1, threads=1, ordered=ordered)
+    delivered = ids(next(it) for _ in range(25))
+    state = it.state_dict()
+    it.close()
+    again = ds.iter(seed=1, threads=1, ordered=ordered)
+    again.load_state_dict(state)
+    computed.clear()
+    rest = ids(again)
+    assert sorted(delivered + rest) == list(range(2000))
+    assert len(set(computed) - set(rest)) < 64
+
+
 @pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 def test_consumers_have_different_rows_and_all_of_them(files):
     ds = fb.from_tar(f"{files}/tar/*").shuffle(window="30KiB").batch(16)

@@ -31,11 +31,12 @@ impl Executable {
     }
 
     /// Computes a source block or an uncounted window. Threads of the pool compute a run of chunks together, one chunk
-    /// each; the chunks are emitted in order, and chunks before an error are emitted before it.
+    /// each; the chunks are emitted in order, and chunks before an error are emitted before it. Chunks before
+    /// `first_chunk` are left out.
     pub(super) fn block(
         &self,
         rows: &RowSource,
-        block: u64,
+        (block, first_chunk): (u64, u64),
         context: MorselContext<'_>,
         scratch: &mut Scratch,
         emit: &mut dyn FnMut(Chunk) -> Result<()>,
@@ -52,7 +53,7 @@ impl Executable {
         let mut run_max = 1;
         self.meter.begin(&mut scratch.tally);
         let mut reading = scratch.tally.start();
-        rows.stream(block, window.as_ref(), context.epoch, &mut |chunk| {
+        rows.stream((block, first_chunk), window.as_ref(), context.epoch, &mut |chunk| {
             let chunk = match chunk {
                 Ok(chunk) => chunk,
                 Err(e) => {

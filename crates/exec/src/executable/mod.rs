@@ -91,6 +91,8 @@ pub struct MorselRequest<'a> {
     pub consumer: ConsumerIndex,
     /// The rows.
     pub morsel: Morsel,
+    /// The first chunk to compute of a source block: a resumed run has the chunks before it. 0 for a counted morsel.
+    pub first_chunk: u64,
     /// The rows to skip, whether they fail or not.
     pub known_skips: &'a KnownSkips,
     /// The number of row ops to run: a result of [`Executable::resolve_boundary`].

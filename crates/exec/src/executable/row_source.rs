@@ -113,35 +113,38 @@ impl RowSource {
         }
     }
 
-    /// Reads a block from its start, or a window of a shuffle, and passes the rows to `see` chunk by chunk; an error
-    /// comes last.
+    /// Reads a block from its start, or a window of a shuffle, and passes the rows to `see` chunk by chunk, from chunk
+    /// `first_chunk` on; an error, also of an earlier chunk, comes last.
     pub(crate) fn stream(
         &self,
-        block: u64,
+        (block, first_chunk): (u64, u64),
         window: Option<&LaneWindow>,
         epoch: Epoch,
         see: &mut dyn FnMut(Result<Chunk>) -> Result<()>,
     ) -> Result<()> {
-        match self {
-            RowSource::Files(reader, _) => {
-                let chunks = match window {
-                    Some(window) => reader.window(window, STREAM_ROWS),
-                    None => reader.stream(block, epoch, STREAM_ROWS),
-                };
-                match chunks {
-                    Ok(mut chunks) => chunks.try_for_each(see),
-                    Err(e) => see(Err(e)),
-                }
-            }
-            RowSource::Combined(..) | RowSource::Items { .. } => {
+        let mut index = 0;
+        let mut see_from_first = |chunk: Result<Chunk>| {
+            index += 1;
+            if index > first_chunk || chunk.is_err() { see(chunk) } else { Ok(()) }
+        };
+        match (self, window) {
+            (RowSource::Files(reader, _), Some(window)) => match reader.window(window, STREAM_ROWS, first_chunk) {
+                Ok(mut chunks) => chunks.try_for_each(see),
+                Err(e) => see(Err(e)),
+            },
+            (RowSource::Files(reader, _), None) => match reader.stream(block, epoch, STREAM_ROWS) {
+                Ok(mut chunks) => chunks.try_for_each(see_from_first),
+                Err(e) => see(Err(e)),
+            },
+            (RowSource::Combined(..) | RowSource::Items { .. }, _) => {
                 Err(Error::internal("counted rows are not read as a block"))
             }
-            RowSource::Generator { generator, schema, functions } => {
+            (RowSource::Generator { generator, schema, functions }, _) => {
                 let mut row = 0u64;
                 functions.generate(generator, STREAM_ROWS, schema, &mut |columns, rows| {
                     let ids = (row..row + rows as u64).map(|r| RowId { sample: SampleId::new(0, r), epoch }).collect();
                     row += rows as u64;
-                    see(Chunk::new(schema.clone(), columns, ids))
+                    see_from_first(Chunk::new(schema.clone(), columns, ids))
                 })
             }
         }

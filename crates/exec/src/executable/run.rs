@@ -29,11 +29,11 @@ impl Executable {
         scratch: &mut Scratch,
         emit: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
-        let MorselRequest { epoch, consumer, morsel, known_skips, ops } = *request;
+        let MorselRequest { epoch, consumer, morsel, first_chunk, known_skips, ops } = *request;
         let context = MorselContext { epoch, known_skips, boundary: self.boundary_index(ops)?, known: None };
         let rows = self.rows.as_ref().ok_or_else(|| Error::internal("this executable reads no source"))?;
         if let Morsel::Block { block } = morsel {
-            return self.block(rows, block, context, scratch, emit);
+            return self.block(rows, (block, first_chunk), context, scratch, emit);
         }
         let (mut places, mut known) = (Vec::new(), MorselRows::of(&self.stages));
         let id = |place: Place| RowId { sample: rows.sample(place.row), epoch: place.epoch };

@@ -18,6 +18,13 @@ pub(super) struct Task {
     pub(super) morsel: Morsel,
 }
 
+impl Task {
+    /// Returns the first chunk to compute of a source block, whose chunks before it were delivered.
+    pub(super) fn first_of_block(&self) -> u64 {
+        if let Morsel::Block { .. } = self.morsel { self.chunk } else { 0 }
+    }
+}
+
 /// Walks the tasks of all epochs in order, without the tasks whose chunks a saved position counts as delivered.
 pub(super) struct Cursor {
     epoch: u64,
@@ -72,14 +79,16 @@ impl Cursor {
     fn fill(&mut self, executable: &Executable, consumer: ConsumerIndex) {
         let split = self.split;
         let morsels = executable.plan().morsels(consumer, Ordinal(split));
-        self.morsels = (0..).zip(morsels).collect();
         self.split += 1;
-        if self.epoch == self.from.epoch {
-            self.morsels.retain(|(chunk, morsel)| match morsel {
-                Morsel::Units { .. } => !self.from.has_passed(split, *chunk),
-                // The number of its chunks is known only after it was read.
-                Morsel::Block { .. } => !self.from.has_passed_all_of(split),
-            });
-        }
+        let is_resumed = self.epoch == self.from.epoch;
+        let missing = |(chunk, morsel)| match morsel {
+            _ if !is_resumed => Some((chunk, morsel)),
+            Morsel::Units { .. } => (!self.from.has_passed(split, chunk)).then_some((chunk, morsel)),
+            // The number of its chunks is known only after it was read.
+            Morsel::Block { .. } if self.from.has_passed_all_of(split) => None,
+            // A split has one block, whose chunks before this one were delivered.
+            Morsel::Block { .. } => Some((self.from.first_missing(split), morsel)),
+        };
+        self.morsels = (0..).zip(morsels).filter_map(missing).collect();
     }
 }

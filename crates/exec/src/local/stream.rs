@@ -284,7 +284,8 @@ impl Shared {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let (epoch, consumer, ops) = (Epoch(task.epoch), self.consumer, self.executable.resolve_boundary(None));
-        let request = MorselRequest { epoch, consumer, morsel: task.morsel, known_skips: &self.known_skips, ops };
+        let (morsel, known_skips) = (task.morsel, &self.known_skips);
+        let request = MorselRequest { epoch, consumer, morsel, first_chunk: task.first_of_block(), known_skips, ops };
         let mut helping = Scratch::default();
         self.executable.morsel(&request, scratch, &mut |chunk| {
             // Chunks may come from a cache, and wait below for room, so the announcement must end here.

@@ -120,6 +120,15 @@ impl Position {
         split < self.split || self.passed.splits.contains(split)
     }
 
+    /// Returns the first chunk of a split of its epoch that was not delivered.
+    pub(crate) fn first_missing(&self, split: u64) -> u64 {
+        if split == self.split {
+            return self.chunk;
+        }
+        let first = self.passed.chunks.get(&split).and_then(|passed| passed.chunks.0.first());
+        first.filter(|(first, _)| *first == 0).map_or(0, |(_, end)| *end)
+    }
+
     /// Says whether exactly the first `count` chunks of a split of its epoch were delivered.
     pub(crate) fn has_passed_first(&self, split: u64, count: u64) -> bool {
         let passed = self.passed.chunks.get(&split);
@@ -217,6 +226,9 @@ mod tests {
                 for (split, chunk) in &chunks {
                     let is_seen = seen.contains(&(*split, *chunk));
                     assert_eq!(at.has_passed(*split, *chunk), is_seen, "{split}/{chunk} of {at:?}");
+                    let missing = (0..).find(|c| !seen.contains(&(*split, *c)));
+                    let has_passed = at.has_passed_all_of(*split);
+                    assert!(has_passed || missing == Some(at.first_missing(*split)), "{split} of {at:?}");
                     let has_ended = !left.contains(&(*split, None));
                     let all = (0..counts[*split as usize]).all(|c| seen.contains(&(*split, c)));
                     assert_eq!(at.has_passed_all_of(*split), has_ended && all, "{split} of {at:?}");

@@ -74,7 +74,14 @@ fn wherever_a_pipeline_is_cut_its_reader_makes_the_same_bytes() {
         for morsel in plan.morsels(here, Ordinal(0)) {
             let compute = |executable: &Executable, ops: u32| {
                 let (mut chunks, known_skips) = (Vec::new(), KnownSkips::default());
-                let request = MorselRequest { epoch: Epoch(1), consumer: here, morsel, known_skips: &known_skips, ops };
+                let request = MorselRequest {
+                    epoch: Epoch(1),
+                    consumer: here,
+                    morsel,
+                    first_chunk: 0,
+                    known_skips: &known_skips,
+                    ops,
+                };
                 executable.morsel(&request, &mut Scratch::default(), &mut |chunk| {
                     chunks.push(chunk);
                     Ok(())

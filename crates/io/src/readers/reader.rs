@@ -50,12 +50,13 @@ pub trait Reader: Send + Sync {
     /// As [`Reader::gather`], at once or from the iterator.
     fn stream(&self, block: u64, epoch: Epoch, rows: usize) -> Result<Chunks<'_>>;
 
-    /// Reads a window of a shuffle whose rows are not counted, in chunks as [`Reader::stream`].
+    /// Reads a window of a shuffle whose rows are not counted, in chunks as [`Reader::stream`], from chunk
+    /// `first_chunk` of the window on. Chunks before it are not decoded.
     ///
     /// # Errors
     /// As [`Reader::gather`], at once or from the iterator; Internal for a source whose rows are counted.
-    fn window(&self, window: &LaneWindow, rows: usize) -> Result<Chunks<'_>> {
-        let _ = rows;
+    fn window(&self, window: &LaneWindow, rows: usize, first_chunk: u64) -> Result<Chunks<'_>> {
+        let _ = (rows, first_chunk);
         Err(Error::internal(format!("window {} is of a source whose rows are counted", window.number)))
     }
 

@@ -107,8 +107,8 @@ impl Reader for Tar {
         Ok(Box::new(Stream { reader: self, samples, block, epoch, rows: rows.max(1), row: 0, over: false }))
     }
 
-    fn window(&self, window: &LaneWindow, rows: usize) -> Result<Chunks<'_>> {
-        self.windows.stream(self, window, rows)
+    fn window(&self, window: &LaneWindow, rows: usize, first_chunk: u64) -> Result<Chunks<'_>> {
+        self.windows.stream(self, window, rows, first_chunk)
     }
 
     fn announce_window(&self, window: &LaneWindow) -> Option<WindowAnnouncement> {

@@ -165,7 +165,7 @@ impl Lines {
 
     /// Reads a window, and returns its number of rows.
     fn read(&self, reader: &dyn Reader, epoch: usize, number: u64) -> usize {
-        let chunks = reader.window(&self.window(epoch, number), 64).expect("reads");
+        let chunks = reader.window(&self.window(epoch, number), 64, 0).expect("reads");
         chunks.map(|chunk| chunk.expect("reads").num_rows()).sum()
     }
 

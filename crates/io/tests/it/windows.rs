@@ -35,7 +35,7 @@ impl Streamed {
 
     fn window(&self, reader: &dyn Reader, number: u64) -> forebay_core::Result<Vec<Chunk>> {
         let window = LaneWindow { lanes: self.lanes.clone(), number, epoch: Epoch(3) };
-        reader.window(&window, 3)?.collect()
+        reader.window(&window, 3, 0)?.collect()
     }
 
     /// Returns the ids and the content of a window's rows.

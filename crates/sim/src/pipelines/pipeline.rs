@@ -232,7 +232,7 @@ fn compute(
             Ok(())
         };
         let mut scratch = Scratch::default();
-        let asked = MorselRequest { epoch: Epoch(epoch), consumer, morsel, known_skips: known, ops };
+        let asked = MorselRequest { epoch: Epoch(epoch), consumer, morsel, first_chunk: 0, known_skips: known, ops };
         executable.morsel(&asked, &mut scratch, &mut emit)?;
     }
     Ok(chunks)

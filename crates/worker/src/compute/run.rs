@@ -157,7 +157,7 @@ fn attempt(
     scratch.log_spans(log.clone());
     let (epoch, consumer) = (Epoch(split.key.epoch), ConsumerIndex(split.key.consumer));
     let (known_skips, ops) = (split.known(), job.executable.resolve_boundary(split.ops_on_worker()));
-    let request = MorselRequest { epoch, consumer, morsel, known_skips: &known_skips, ops };
+    let request = MorselRequest { epoch, consumer, morsel, first_chunk: 0, known_skips: &known_skips, ops };
     let run = || {
         job.executable.morsel(&request, scratch, &mut |chunk| {
             let spans = log.as_ref().map(|log| log.take("morsel").into());

@@ -155,8 +155,14 @@ impl<F: Sequential + 'static> Windows<F> {
         WindowAnnouncement::new(self.group((window.lanes.key(), group)).announce(index))
     }
 
-    /// Reads a window, and returns its rows in chunks of `rows`, in the window's order.
-    pub(super) fn stream<'a>(&self, format: &'a F, window: &LaneWindow, rows: usize) -> Result<Chunks<'a>> {
+    /// Reads a window, and returns its rows in chunks of `rows`, in the window's order, from chunk `first_chunk` on.
+    pub(super) fn stream<'a>(
+        &self,
+        format: &'a F,
+        window: &LaneWindow,
+        rows: usize,
+        first_chunk: u64,
+    ) -> Result<Chunks<'a>> {
         let (lanes, number, epoch) = (&window.lanes, window.number, window.epoch);
         let (group, index) = lanes.place(number);
         let of = self.group((lanes.key(), group));
@@ -170,7 +176,9 @@ impl<F: Sequential + 'static> Windows<F> {
         let count = F::len(&window) as u64;
         let permutation = lanes.permutation(number, count);
         let step = rows.max(1) as u64;
-        Ok(Box::new((0..count).step_by(step as usize).map(move |first| {
+        let chunks = first_chunk..count.div_ceil(step);
+        Ok(Box::new(chunks.map(move |chunk| {
+            let first = chunk * step;
             let mut places: Vec<u64> = (first..count.min(first + step)).collect();
             permutation.map(&mut places);
             format.chunk(&window, &places, epoch)

@@ -24,16 +24,23 @@ pub(super) fn have_the_rows_of_the_files(sample: &Sample, source: &Source, whole
     let layout = LaneLayout::new(listed.blocks(), listed.bytes(), WINDOW_BYTES, !listed.extent().is_compressed);
     let lanes = Arc::new(EpochLanes::new(layout, &sizes, 11));
     let opened = || open(sample, source, &listed, ReadOptions::default()).expect("opens");
-    let read = |reader: &dyn Reader, number: u64| -> Vec<Chunk> {
+    let read_from = |reader: &dyn Reader, number: u64, first_chunk: u64| -> Vec<Chunk> {
         let window = LaneWindow { lanes: lanes.clone(), number, epoch: EPOCH };
-        reader.window(&window, 2).expect("reads").map(|chunk| chunk.expect("no row is damaged")).collect()
+        reader.window(&window, 2, first_chunk).expect("reads").map(|chunk| chunk.expect("no row is damaged")).collect()
     };
+    let read = |reader: &dyn Reader, number: u64| read_from(reader, number, 0);
     let shared = opened();
     let mut seen = BTreeMap::new();
     for number in (0..layout.windows()).rev() {
         let alone: Vec<Chunk> = read(&*opened(), number);
         let beside: Vec<Chunk> = read(&*shared, number);
         assert_eq!(alone.len(), beside.len(), "{}: window {number}", sample.name);
+        let middle = alone.len() / 2;
+        let rest = read_from(&*shared, number, middle as u64);
+        assert_eq!(rest.len(), alone.len() - middle, "{}: window {number} from chunk {middle}", sample.name);
+        for (rest, alone) in rest.iter().zip(&alone[middle..]) {
+            super::assert_same(rest, alone, &format!("{}: window {number} from chunk {middle}", sample.name));
+        }
         for (alone, beside) in alone.iter().zip(&beside) {
             super::assert_same(alone, beside, &format!("{}: window {number}", sample.name));
             for (row, id) in alone.ids().iter().enumerate() {
