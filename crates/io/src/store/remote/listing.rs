@@ -5,13 +5,14 @@
 
 #![expect(clippy::disallowed_methods, reason = "lists are tried again within a bound")]
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use futures::StreamExt;
-use futures::stream::FuturesUnordered;
 use object_store::ObjectMeta;
 use object_store::path::Path;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::fetch::{NOTHING_PINNED, Store, why};
@@ -20,6 +21,8 @@ use super::retry::Attempts;
 /// The number of names below a prefix from which its folders are listed in parallel: a store returns 1,000 in one
 /// answer.
 const SPLIT_NAMES: usize = 2_000;
+/// Names that are taken from a list together: the names of one answer.
+const PAGE_NAMES: usize = 1_000;
 /// Lists in flight.
 const LISTS_MAX: usize = 16;
 
@@ -32,17 +35,20 @@ struct Listed {
 }
 
 impl Store {
-    /// Lists every object below a prefix, in no order.
-    pub(in crate::store) async fn list(&self, prefix: &Path, uri: &str) -> Result<Vec<ObjectMeta>> {
+    /// Lists every object below a prefix, in no order. Each list is a task of its own: parsing the names costs more time
+    /// than a fast store needs to answer.
+    pub(in crate::store) async fn list(self: &Arc<Self>, prefix: &Path, uri: &str) -> Result<Vec<ObjectMeta>> {
         let (mut found, mut waiting) = (Vec::new(), vec![prefix.clone()]);
-        let mut lists = FuturesUnordered::new();
+        let mut lists = JoinSet::new();
         loop {
             while lists.len() < LISTS_MAX
                 && let Some(prefix) = waiting.pop()
             {
-                lists.push(async move { self.list_or_split(&prefix, uri, usize::MAX, &|_| true).await });
+                let (store, uri) = (self.clone(), uri.to_owned());
+                lists.spawn(async move { store.list_or_split(&prefix, &uri, usize::MAX, &|_| true).await });
             }
-            let Some(listed) = lists.next().await else { return Ok(found) };
+            let Some(listed) = lists.join_next().await else { return Ok(found) };
+            let listed = listed.map_err(|e| Error::internal(format!("a list ended: {e}")))?;
             let Listed { objects, folders } = listed?;
             found.extend(objects);
             waiting.extend(folders);
@@ -78,26 +84,32 @@ impl Store {
             if !is_sorted {
                 (found, last, is_sorted) = (Vec::new(), None, true);
             }
-            let mut pages = match &last {
+            let objects = match &last {
                 None => self.inner.list(Some(prefix)),
                 Some(last) => self.inner.list_with_offset(Some(prefix), last),
             };
+            let mut pages = objects.ready_chunks(PAGE_NAMES);
             let failed = loop {
-                match timeout(self.policy.stall, pages.next()).await {
-                    Ok(Some(Ok(meta))) => {
-                        is_sorted &= last.as_ref().is_none_or(|last| *last < meta.location);
-                        last = Some(meta.location.clone());
-                        attempts.progressed(Instant::now());
-                        if wanted(&meta) {
-                            found.push(meta);
-                        }
-                        if found.len() >= most {
-                            return Ok(Listed { objects: found, folders: Vec::new() });
-                        }
-                    }
+                let page = match timeout(self.policy.stall, pages.next()).await {
+                    Ok(Some(page)) => page,
                     Ok(None) => return Ok(Listed { objects: found, folders: Vec::new() }),
-                    Ok(Some(Err(e))) => break why(uri, &NOTHING_PINNED, e),
                     Err(_) => break self.silent(),
+                };
+                let mut failed = None;
+                let page: Vec<ObjectMeta> =
+                    page.into_iter().map_while(|meta| meta.map_err(|e| failed = Some(e)).ok()).collect();
+                if let Some(end) = page.last().map(|meta| meta.location.clone()) {
+                    let follows = |meta: &ObjectMeta| last.as_ref().is_none_or(|last| *last < meta.location);
+                    is_sorted &= page.first().is_none_or(follows) && page.is_sorted_by(|a, b| a.location < b.location);
+                    last = Some(end);
+                    attempts.progressed(Instant::now());
+                }
+                found.extend(page.into_iter().filter(|meta| wanted(meta)).take(most - found.len()));
+                if found.len() >= most {
+                    return Ok(Listed { objects: found, folders: Vec::new() });
+                }
+                if let Some(error) = failed {
+                    break why(uri, &NOTHING_PINNED, error);
                 }
                 if may_split && found.len() >= SPLIT_NAMES {
                     may_split = false;

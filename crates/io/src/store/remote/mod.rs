@@ -225,8 +225,11 @@ fn below(folder: &str, most: usize, wanted: impl Fn(&str) -> bool + Send + Sync 
     let base = folder.trim_end_matches('/').to_owned();
     let uri_of = move |meta: &ObjectMeta| {
         let tail = meta.location.as_ref().strip_prefix(path.as_ref())?.trim_start_matches('/');
-        let tail = tail.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
-        Some(format!("{base}/{tail}")).filter(|uri| wanted(uri))
+        let uri = match tail.contains(['%', '?', '#']) {
+            true => format!("{base}/{}", tail.replace('%', "%25").replace('?', "%3F").replace('#', "%23")),
+            false => format!("{base}/{tail}"),
+        };
+        Some(uri).filter(|uri| wanted(uri))
     };
     let uri_of = Arc::new(uri_of);
     let is_wanted = uri_of.clone();
