@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Compresses bytes to one member, one frame or one stream.
 type Pack = fn(&[u8]) -> Vec<u8>;
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     to.write_all(bytes).expect("written");
     to.finish().expect("finished")

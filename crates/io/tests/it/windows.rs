@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::compressed::gzip;
 use crate::support::{index, open, rows, stream_all, tar_of, tfrecord_of, write};
 use forebay_core::Epoch;
 use forebay_data::Chunk;
@@ -102,48 +103,53 @@ fn order() -> impl Strategy<Value = Vec<prop::sample::Index>> {
     vec(any::<prop::sample::Index>(), 0..12)
 }
 
-fn files(folder: &std::path::Path, contents: impl IntoIterator<Item = Vec<u8>>) -> Vec<String> {
-    contents.into_iter().enumerate().map(|(i, bytes)| write(folder, &format!("{i:03}"), &bytes)).collect()
+/// Writes files; `packed`, with gzip, so that each is read from its start.
+fn files(folder: &std::path::Path, contents: impl IntoIterator<Item = Vec<u8>>, packed: bool) -> Vec<String> {
+    let named = |(i, bytes): (usize, Vec<u8>)| match packed {
+        true => write(folder, &format!("{i:03}.gz"), &gzip(&bytes)),
+        false => write(folder, &format!("{i:03}"), &bytes),
+    };
+    contents.into_iter().enumerate().map(named).collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn lines(texts in vec(vec("[a-zé\r]{0,900}", 0..40), 1..6), last: bool, key: u64, order in order(), window in 1u64..60_000) {
+    fn lines(texts in vec(vec("[a-zé\r]{0,900}", 0..40), 1..6), last: bool, packed: bool, key: u64, order in order(), window in 1u64..60_000) {
         let folder = tempfile::tempdir().expect("a folder");
         let contents = texts.iter().map(|lines| {
             let text = lines.join("\n") + if last && !lines.is_empty() { "\n" } else { "" };
             text.into_bytes()
         });
-        let paths = files(folder.path(), contents);
+        let paths = files(folder.path(), contents, packed);
         check(&Draft::Text { paths }, window, key, &order);
     }
 
     #[test]
-    fn json_lines(texts in vec((vec(any::<i64>(), 1..90), "[ \t\r\n]{0,2000}"), 1..4), key: u64, order in order(), window in 1u64..9000) {
+    fn json_lines(texts in vec((vec(any::<i64>(), 1..90), "[ \t\r\n]{0,2000}"), 1..4), packed: bool, key: u64, order in order(), window in 1u64..9000) {
         let folder = tempfile::tempdir().expect("a folder");
         let contents = texts.iter().map(|(values, end)| {
             let lines: Vec<_> = values.iter().map(|v| format!("{{\"v\": {v}}}")).collect();
             (lines.join("\n") + "\n" + end).into_bytes()
         });
-        let paths = files(folder.path(), contents);
+        let paths = files(folder.path(), contents, packed);
         check(&Draft::Jsonl { paths, fields: None }, window, key, &order);
     }
 
     #[test]
-    fn records(texts in vec(vec(0usize..3000, 0..30), 1..5), key: u64, verify: bool, order in order(), window in 1u64..60_000) {
+    fn records(texts in vec(vec(0usize..3000, 0..30), 1..5), packed: bool, key: u64, verify: bool, order in order(), window in 1u64..60_000) {
         let folder = tempfile::tempdir().expect("a folder");
         let contents = texts.iter().enumerate().map(|(file, sizes)| {
             tfrecord_of(&sizes.iter().map(|&size| vec![file as u8; size]).collect::<Vec<_>>())
         });
-        let paths = files(folder.path(), contents);
+        let paths = files(folder.path(), contents, packed);
         check(&Draft::Tfrecord { paths, features: Features::Raw, verify }, window, key, &order);
     }
 
     /// With members that are no part of a sample before, between and after the samples.
     #[test]
-    fn tars(shards in vec(vec((0usize..2500, 0usize..40, 0u8..4), 1..20), 1..5), key: u64, order in order(), window in 1u64..60_000) {
+    fn tars(shards in vec(vec((0usize..2500, 0usize..40, 0u8..4), 1..20), 1..5), packed: bool, key: u64, order in order(), window in 1u64..60_000) {
         let folder = tempfile::tempdir().expect("a folder");
         let data = [7u8; 2500];
         let contents = shards.iter().map(|samples| {
@@ -154,7 +160,7 @@ proptest! {
             }).collect();
             tar_of(&members)
         });
-        let paths = files(folder.path(), contents);
+        let paths = files(folder.path(), contents, packed);
         check(&Draft::Tar { paths, extensions: None }, window, key, &order);
     }
 }
@@ -173,7 +179,7 @@ proptest! {
         }).collect();
         let names: Vec<_> = (0..members.len()).map(|i| format!("{i:03}.tar")).collect();
         let shard = tar_of(&names.iter().zip(&inner).map(|(name, data)| (name.as_str(), data.as_slice())).collect::<Vec<_>>());
-        let paths = files(folder.path(), [shard]);
+        let paths = files(folder.path(), [shard], false);
         check_or_refused(&Draft::Tar { paths, extensions: None }, window, key, "looks like an archive's header");
     }
 
@@ -181,7 +187,7 @@ proptest! {
     fn records_in_records(inner in vec(vec(0usize..500, 0..9), 1..30), verify: bool, key: u64, window in 1u64..9000) {
         let folder = tempfile::tempdir().expect("a folder");
         let records: Vec<_> = inner.iter().map(|sizes| tfrecord_of(&sizes.iter().map(|&size| vec![1; size]).collect::<Vec<_>>())).collect();
-        let paths = files(folder.path(), [tfrecord_of(&records)]);
+        let paths = files(folder.path(), [tfrecord_of(&records)], false);
         check_or_refused(&Draft::Tfrecord { paths, features: Features::Raw, verify }, window, key, "looks like the header of a record");
     }
 
@@ -194,7 +200,7 @@ proptest! {
         let mut records = tfrecord_of(&sizes.iter().map(|&size| vec![1; size]).collect::<Vec<_>>());
         let header: usize = sizes[..at].iter().map(|size| size + 16).sum();
         records[header + 9] ^= 1;
-        let paths = files(folder.path(), [records]);
+        let paths = files(folder.path(), [records], false);
         let refused = check_or_refused(&Draft::Tfrecord { paths, features: Features::Raw, verify }, window, key, "the checksum of a record's length differs");
         prop_assert!(!verify || refused == 2);
     }
@@ -206,7 +212,7 @@ fn threads_get_the_windows_that_one_thread_gets() {
     let folder = tempfile::tempdir().expect("a folder");
     let members: Vec<_> = (0..60).map(|i| (format!("{i:03}.bin"), vec![i as u8; 3000])).collect();
     let members: Vec<(&str, &[u8])> = members.iter().map(|(name, data)| (name.as_str(), data.as_slice())).collect();
-    let paths = files(folder.path(), (0..9).map(|_| tar_of(&members)));
+    let paths = files(folder.path(), (0..9).map(|_| tar_of(&members)), false);
     let streamed = Streamed::new(Draft::Tar { paths, extensions: None }, 100_000, 5);
     let alone = streamed.reader();
     let want: Vec<_> = (0..streamed.layout.windows()).map(|n| streamed.named(alone.as_ref(), n)).collect();

@@ -164,6 +164,11 @@ impl EpochLanes {
         Self { layout, key, lanes }
     }
 
+    /// Says whether files are read from the middle.
+    pub fn divides_files(&self) -> bool {
+        self.layout.block_bytes.is_some()
+    }
+
     /// Returns the key that names the epoch's order.
     pub fn key(&self) -> u64 {
         self.key

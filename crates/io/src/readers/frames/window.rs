@@ -9,7 +9,7 @@ use super::run::Run;
 use super::walk::Walk;
 use crate::formats::{lines, tfrecord};
 use crate::readers::bytes::pool::Pool;
-use crate::readers::windows::{Sequential, offset_of, position, sample_at};
+use crate::readers::windows::{Sequential, content_offset, offset_of, position, sample_at};
 use crate::store::{CodecOf, Forward};
 
 /// The frames of a window, concatenated.
@@ -88,6 +88,22 @@ impl Sequential for Frames {
             }
             _ => Ok(()),
         }
+    }
+
+    /// In text and JSON lines a row begins behind any line end, so of a compressed file only the content is decoded.
+    fn skip_to(&self, file: usize, cursor: &mut Walk, start: u64) -> Result<()> {
+        let begins_at_lines = matches!(self.format, Format::Text | Format::Jsonl { .. });
+        if !begins_at_lines || !cursor.forward.is_decoded() {
+            return self.read(file, cursor, start, None);
+        }
+        let offset = content_offset(&cursor.forward, start);
+        if offset > cursor.at {
+            match lines::next(&mut cursor.forward, offset - 1, None)? {
+                Some(len) => cursor.at = offset - 1 + len,
+                None => cursor.is_over = true,
+            }
+        }
+        Ok(())
     }
 
     fn rows(&self, bytes: usize) -> WindowFrames {

@@ -23,6 +23,7 @@ use forebay_plan::{EpochLanes, LaneWindow, Piece};
 use super::bytes::pool::{Head, Pool};
 use super::reader::Chunks;
 use super::reader::WindowAnnouncement;
+use crate::parallel::for_each;
 use crate::store::{CodecOf, Forward};
 use turns::{Cursors, Group, Open, lock};
 
@@ -106,6 +107,14 @@ pub(super) trait Sequential: Send + Sync {
     /// Data when a reader that begins at `end` would find another row; any error of reading.
     fn read(&self, file: usize, cursor: &mut Self::Cursor, end: u64, rows: Option<&mut Self::Rows>) -> Result<()>;
 
+    /// Moves the cursor forward to the first row with a position of at least `start`.
+    ///
+    /// # Errors
+    /// As [`Sequential::read`], but for rows that the cursor passes only where it has to read them.
+    fn skip_to(&self, file: usize, cursor: &mut Self::Cursor, start: u64) -> Result<()> {
+        self.read(file, cursor, start, None)
+    }
+
     /// Makes room for rows that take about `bytes` bytes.
     fn rows(&self, bytes: usize) -> Self::Rows;
 
@@ -140,11 +149,19 @@ pub(super) struct Windows<F: Sequential> {
     overrun: AtomicU64,
     /// Whether other processes read windows of the groups that this one reads.
     is_shared: AtomicBool,
+    /// Held while the files of a window are decompressed up to its pieces. The threads of one window use all cores, and
+    /// those of a later window would delay the first batch of a resumed run.
+    beginning: Mutex<()>,
 }
 
 impl<F: Sequential> Default for Windows<F> {
     fn default() -> Self {
-        Self { groups: Mutex::default(), overrun: AtomicU64::new(OVERRUN), is_shared: AtomicBool::new(false) }
+        Self {
+            groups: Mutex::default(),
+            overrun: AtomicU64::new(OVERRUN),
+            is_shared: AtomicBool::new(false),
+            beginning: Mutex::default(),
+        }
     }
 }
 
@@ -222,6 +239,9 @@ impl<F: Sequential + 'static> Windows<F> {
                 None => LaneFile::Request(Self::ask(format, piece, until, ahead)?.into()),
             });
         }
+        if !lanes.divides_files() {
+            open = self.begin_in_parallel(format, &pieces, open, ahead)?;
+        }
         let bytes: u64 = pieces.iter().map(|piece| piece.bytes.end - piece.bytes.start).sum();
         let mut rows = format.rows((bytes + pieces.len() as u64 * self.overrun.load(Relaxed)) as usize);
         let mut asked = self.slack();
@@ -268,10 +288,42 @@ impl<F: Sequential + 'static> Windows<F> {
         (open.file == piece.file && (open.byte == piece.bytes.start || is_before)).then_some(open.cursor)
     }
 
-    fn read_piece(&self, format: &F, piece: &Piece, mut cursor: F::Cursor, rows: &mut F::Rows) -> Result<F::Cursor> {
-        if format.position(&cursor) < piece.bytes.start {
-            format.read(piece.file, &mut cursor, piece.bytes.start, None)?;
+    /// Puts the cursors of undivided files at their pieces, in parallel if several are far from there: a compressed file is
+    /// decompressed from its start.
+    fn begin_in_parallel(
+        &self,
+        format: &F,
+        pieces: &[Piece],
+        open: Vec<LaneFile<F::Cursor>>,
+        ahead: usize,
+    ) -> Result<Vec<LaneFile<F::Cursor>>> {
+        let is_far = |(piece, at): (&Piece, &LaneFile<_>)| piece.bytes.start > 0 && matches!(at, LaneFile::Request(_));
+        if pieces.iter().zip(&open).filter(|of| is_far(*of)).count() < 2 {
+            return Ok(open);
         }
+        let _turn = format.pool().wait_for_reader(|| lock(&self.beginning));
+        let items: Vec<_> = pieces.iter().zip(open.into_iter().map(|at| Mutex::new(Some(at)))).collect();
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        for_each(&items, threads, &|_, _| Ok(()), |(piece, at), _| {
+            let mut cursor = match lock(at).take() {
+                Some(LaneFile::Cursor(cursor)) => cursor,
+                Some(LaneFile::Request(request)) => Self::begin(format, piece, *request, ahead)?,
+                None => return Err(Error::internal("a piece is begun twice")),
+            };
+            Self::skip_to(format, piece, &mut cursor)?;
+            Ok(LaneFile::Cursor(cursor))
+        })
+    }
+
+    fn skip_to(format: &F, piece: &Piece, cursor: &mut F::Cursor) -> Result<()> {
+        if format.position(cursor) < piece.bytes.start {
+            format.skip_to(piece.file, cursor, piece.bytes.start)?;
+        }
+        Ok(())
+    }
+
+    fn read_piece(&self, format: &F, piece: &Piece, mut cursor: F::Cursor, rows: &mut F::Rows) -> Result<F::Cursor> {
+        Self::skip_to(format, piece, &mut cursor)?;
         format.read(piece.file, &mut cursor, piece.bytes.end, Some(rows))?;
         let overrun = format.forward(&mut cursor).reached().saturating_sub(piece.bytes.end);
         let known = self.overrun.load(Relaxed);
