@@ -37,6 +37,13 @@ def sounds() -> None:
             keep("audio", path.name, path.read_bytes())
 
 
+def fax() -> bytes:
+    """Returns a black and white TIFF in the code of fax machines."""
+    out = io.BytesIO()
+    Image.fromarray(np.add.outer(np.arange(9), np.arange(17)) % 5 < 2).save(out, "TIFF", compression="group4")
+    return out.getvalue()
+
+
 def images() -> None:
     """Small images of every kind that is decoded; byte 0 chooses a region."""
     rng = np.random.default_rng(0)
@@ -70,6 +77,15 @@ def images() -> None:
     moving = {"save_all": True, "append_images": [Image.fromarray(draw(12, 10, 4))], "duration": 40}
     save("webp-animated", draw(12, 10, 4), "RGBA", "WEBP", quality=50, **moving)
     save("webp-animated-lossless", draw(12, 10, 4), "RGBA", "WEBP", lossless=True, **moving)
+    save("gif", draw(9, 7, 3), "RGB", "GIF")
+    save("gif-animated", draw(9, 7, 3), "RGB", "GIF", save_all=True, append_images=[Image.fromarray(draw(9, 7, 3))])
+    save("bmp", draw(5, 7, 3), "RGB", "BMP")
+    save("bmp-grey", draw(5, 7, 1), "L", "BMP")
+    for compression in ("tiff_lzw", "tiff_adobe_deflate", "packbits"):
+        save(f"tiff-{compression}", draw(9, 7, 3), "RGB", "TIFF", compression=compression)
+    save("tiff-rgba", draw(9, 7, 4), "RGBA", "TIFF")
+    save("tiff-cmyk", draw(9, 7, 4), "CMYK", "TIFF")
+    keep("image", "tiff-fax", b"\0" + fax())
     for path in sorted((GOLDEN.parents[2] / "exec" / "tests" / "golden" / "image").glob("*.png")):
         if path.stat().st_size < 700:
             keep("image", path.stem, b"\0" + path.read_bytes())

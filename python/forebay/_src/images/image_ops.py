@@ -40,7 +40,9 @@ class ImageOps(Base):
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Decodes JPEG, PNG or WebP bytes in place, to uint8 (of `"I;16"` uint16) of height, width, channels.
+        """Decodes images in place, to uint8 (of `"I;16"` uint16) of height, width, channels.
+
+        The bytes are JPEG, PNG, WebP, GIF (the first frame), BMP or TIFF (the first page).
 
         >>> import forebay as fb
         >>> import io, numpy as np
@@ -53,10 +55,10 @@ class ImageOps(Base):
         Args:
             column: The column.
             mode: `"RGB"`; `"L"` for grey (one channel); `"RGBA"` or `"LA"` with the opacity as last channel, 255 of an
-                image without one; `"P"` for the numbers of a PNG's palette (one channel): the classes of a
-                segmentation mask; or `"I;16"` for the levels of a grey PNG of 16 bits (one channel of uint16): depths,
-                or medical images. `"P"` of an image without a palette, and `"I;16"` of any other image, are a
-                `DataError`.
+                image without one; `"P"` for the numbers of the palette of a PNG, GIF or BMP (one channel): the classes
+                of a segmentation mask; or `"I;16"` for the levels of a grey PNG or TIFF of 16 bits (one channel of
+                uint16): depths, or medical images. `"P"` of an image without a palette, and `"I;16"` of any other
+                image, are a `DataError`.
             orientation: `"exif"` turns and mirrors each image as its EXIF data say, as Pillow's `exif_transpose` does.
                 `"stored"` leaves it as its pixels are stored.
             keep_position: Whether the optimiser keeps the op at its place.

@@ -62,7 +62,7 @@ def from_image_folder(root: PathLike) -> Dataset:
     parts.
 
     Images are the files that end in jpg, jpeg, png, webp, bmp, gif, tif, tiff or ppm, in any case. `decode_image` reads
-    JPEG, PNG and WebP: for the others use `map` with your own decoder, such as Pillow, or convert them once.
+    all of them but ppm: use `map` with your own decoder for these, such as Pillow, or convert them once.
 
     Where the folders are splits (`train`, `val`, `test`, … with the folders of classes in them), name one of them. A
     `metadata.csv` beside the images, as Hugging Face's `imagefolder` reads it, is not read: a warning says how to join

@@ -29,6 +29,8 @@ impl Orientation {
                 .ok()
                 .flatten()
                 .and_then(|exif| tag(exif.strip_prefix(NAME).unwrap_or(&exif))),
+            Format::Tiff => tag(bytes),
+            Format::Gif | Format::Bmp => None,
         };
         let [swaps, across, down] = match number {
             Some(2) => [false, true, false],

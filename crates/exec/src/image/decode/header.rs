@@ -15,6 +15,12 @@ pub enum Format {
     Png,
     /// WebP, lossy or lossless.
     Webp,
+    /// GIF.
+    Gif,
+    /// BMP without compression.
+    Bmp,
+    /// TIFF.
+    Tiff,
 }
 
 impl Format {
@@ -24,6 +30,9 @@ impl Format {
             Self::Jpeg => "jpeg",
             Self::Png => "png",
             Self::Webp => "webp",
+            Self::Gif => "gif",
+            Self::Bmp => "bmp",
+            Self::Tiff => "tiff",
         }
     }
 
@@ -36,10 +45,15 @@ impl Format {
             [0xFF, 0xD8, 0xFF, ..] => Ok(Self::Jpeg),
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1A, b'\n', ..] => Ok(Self::Png),
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Ok(Self::Webp),
+            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Ok(Self::Gif),
+            [b'B', b'M', ..] => Ok(Self::Bmp),
+            // 43: a TIFF of more than 4 GiB may be so, and some small ones are.
+            [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..] => Ok(Self::Tiff),
             [] => Err(Error::data("no image: zero bytes")),
             _ => {
                 let start = &bytes[..bytes.len().min(8)];
-                Err(Error::data(format!("not a jpeg, png or webp image: it starts with {start:02x?}")))
+                let message = "not a jpeg, png, webp, gif, bmp or tiff image: it starts with";
+                Err(Error::data(format!("{message} {start:02x?}")))
             }
         }
     }
@@ -55,6 +69,9 @@ pub fn header(bytes: &[u8]) -> Result<(Format, u32, u32)> {
         Format::Jpeg => jpeg(bytes)?,
         Format::Png => png(bytes)?,
         Format::Webp => image_webp::WebPDecoder::new(Cursor::new(bytes)).map_err(super::webp::broken)?.dimensions(),
+        Format::Gif => super::gif::size(bytes)?,
+        Format::Bmp => super::bmp::size(bytes)?,
+        Format::Tiff => super::tiff::size(bytes)?,
     };
     if width == 0 || height == 0 {
         return Err(Error::data(format!("an image of {width}x{height} has no pixels")));

@@ -2,19 +2,24 @@
 //!
 //! Invariants: no memory is allocated for pixels before [`Limits`] have been checked against the header; a region is an
 //! error where the whole image is one, and otherwise its pixels are those of the whole image, cropped. This holds for
-//! damaged images, too: of a damaged JPEG (see `jpeg`) all that Pillow shows is decoded; a damaged PNG or WebP is an
-//! error. Only memory is kept from one image to the next. Deviation: a 16-bit greyscale PNG yields its high bytes, like
-//! a 16-bit colour PNG; Pillow clips at 255. With [`ImageMode::Grey16`] it yields its levels, of two bytes.
+//! damaged images, too: of a damaged JPEG (see `jpeg`) all that Pillow shows is decoded; a damaged file of another
+//! format is an error as far as the format can tell. Only memory is kept from one image to the next. Deviations: a grey
+//! PNG or TIFF of 16 bits yields its high bytes, like one of colours, and Pillow clips at 255; a TIFF is not turned by its
+//! orientation. With [`ImageMode::Grey16`] it yields its levels, of two bytes.
 //!
 //! - `header`: the format and the size of an encoded image; `exif`: its orientation
-//! - `jpeg/`, `png`, `webp`: the decoder of each format
+//! - `jpeg/`, `png`, `webp`, `gif`, `bmp`, `tiff`: the decoder of each format; `palette`: numbers as colours
 //! - `raw`: the pixels that such a decoder yields, and their conversion to a mode
 
+mod bmp;
 mod exif;
+mod gif;
 mod header;
 mod jpeg;
+mod palette;
 mod png;
 mod raw;
+mod tiff;
 mod webp;
 
 use forebay_core::{Error, ErrorKind, Result};
@@ -118,14 +123,22 @@ impl Decoder {
 
     fn read(&mut self, format: Format, bytes: &[u8], mode: ImageMode, region: Region) -> Result<Image<'_>> {
         // The decoded rectangle is in `self.pixels`; `raw` has the place of the region in it.
-        let raw = match format {
-            Format::Png if mode == ImageMode::Palette => png::decode_palette(bytes, region, &mut self.pixels)?,
-            format if mode == ImageMode::Palette => return Err(no_palette(&format!("a {}", format.name()))),
-            Format::Png if mode == ImageMode::Grey16 => png::decode_grey16(bytes, region, &mut self.pixels)?,
-            format if mode == ImageMode::Grey16 => return Err(no_levels16(&format!("a {}", format.name()))),
-            Format::Jpeg => self.jpeg.decode(bytes, mode, region, &mut self.pixels)?,
-            Format::Png => png::decode(bytes, region, &mut self.pixels)?,
-            Format::Webp => webp::decode(bytes, region, &mut self.pixels)?,
+        let out = &mut self.pixels;
+        let raw = match (format, mode) {
+            (Format::Jpeg | Format::Webp | Format::Tiff, ImageMode::Palette) => {
+                return Err(no_palette(&format!("a {}", format.name())));
+            }
+            (Format::Jpeg | Format::Webp | Format::Gif | Format::Bmp, ImageMode::Grey16) => {
+                return Err(no_levels16(&format!("a {}", format.name())));
+            }
+            (Format::Png, ImageMode::Palette) => png::decode_palette(bytes, region, out)?,
+            (Format::Png, ImageMode::Grey16) => png::decode_grey16(bytes, region, out)?,
+            (Format::Jpeg, _) => self.jpeg.decode(bytes, mode, region, out)?,
+            (Format::Png, _) => png::decode(bytes, region, out)?,
+            (Format::Webp, _) => webp::decode(bytes, region, out)?,
+            (Format::Gif, _) => gif::decode(bytes, mode, region, out)?,
+            (Format::Bmp, _) => bmp::decode(bytes, mode, region, out)?,
+            (Format::Tiff, _) => tiff::decode(bytes, mode, region, out)?,
         };
         let len = raw.width * raw.height * raw.colour.bytes();
         let image = Image::packed(&self.pixels[..len], raw.width, raw.height, raw.colour.bytes())?.crop(raw.region)?;

@@ -1,0 +1,156 @@
+//! TIFF: the first page, decoded whole. Levels of 16 bits yield their upper byte, or both on request.
+
+use std::io::Cursor;
+
+use ::tiff::decoder::{Decoder, Limits};
+use ::tiff::tags::Tag;
+use ::tiff::{ColorType, TiffError};
+use forebay_core::{Error, Result};
+use forebay_plan::ImageMode;
+
+use super::raw::{Colour, Raw, no_levels16};
+use crate::image::view::{Region, room};
+
+/// The most bytes of the values of one tag.
+const TAG_BYTES_MAX: usize = 1 << 20;
+/// A fourth channel that is no opacity, and one by which the colours were multiplied.
+const UNKNOWN: u16 = 0;
+const PREMULTIPLIED: u16 = 1;
+
+type Tiff<'b> = Decoder<Cursor<&'b [u8]>>;
+
+fn open(bytes: &[u8], pixel_bytes_max: usize) -> Result<Tiff<'_>> {
+    let mut limits = Limits::default();
+    limits.decoding_buffer_size = pixel_bytes_max;
+    limits.intermediate_buffer_size = pixel_bytes_max;
+    limits.ifd_value_size = TAG_BYTES_MAX;
+    Ok(Decoder::new(Cursor::new(bytes)).map_err(broken)?.with_limits(limits))
+}
+
+/// Reads the width and the height of the first page.
+pub(super) fn size(bytes: &[u8]) -> Result<(u32, u32)> {
+    open(bytes, 0)?.dimensions().map_err(broken)
+}
+
+pub(super) fn decode(bytes: &[u8], mode: ImageMode, region: Region, out: &mut Vec<u8>) -> Result<Raw> {
+    let (width, height) = size(bytes)?;
+    let (width, height) = (width as usize, height as usize);
+    // Four channels of 16 bits, in tiles that are larger than the image.
+    let mut decoder = open(bytes, (width * height * 8).max(1 << 24))?;
+    let page = Page::of(&mut decoder)?;
+    let layout = decoder.image_buffer_layout().map_err(broken)?;
+    let mut stored = vec![0; layout.complete_len];
+    decoder.read_image_bytes(&mut stored).map_err(broken)?;
+    let planes = layout.planes.max(1);
+    if planes > 1 {
+        stored = interleaved(&stored, planes, usize::from(page.bits / 8));
+    }
+    let colour = if mode == ImageMode::Grey16 { page.grey16()? } else { page.colour };
+    let len = width * height * colour.bytes();
+    let pixels = room(out, len);
+    match (colour, page.bits) {
+        (Colour::Grey16, _) | (_, 8) => pixels.copy_from_slice(exactly(&stored, len)?),
+        (_, 16) => {
+            let levels = exactly(&stored, len * 2)?.as_chunks::<2>().0;
+            levels.iter().zip(pixels).for_each(|(level, to)| *to = (u16::from_ne_bytes(*level) >> 8) as u8);
+        }
+        (_, bits) => unpack(&stored, width, bits, pixels),
+    }
+    page.finish(&mut out[..len]);
+    Ok(Raw { width, height, colour, region })
+}
+
+/// The kind of pixels of a page.
+struct Page {
+    colour: Colour,
+    bits: u8,
+    /// What the channel after the colours is.
+    extra: Option<u16>,
+}
+
+impl Page {
+    fn of(decoder: &mut Tiff<'_>) -> Result<Self> {
+        let extra = decoder.find_tag_unsigned_vec::<u16>(Tag::ExtraSamples).map_err(broken)?.unwrap_or_default();
+        let colour_type = decoder.colortype().map_err(broken)?;
+        let is_reversed = decoder.find_tag_unsigned::<u16>(Tag::FillOrder).map_err(broken)? == Some(2);
+        let formats = decoder.find_tag_unsigned_vec::<u16>(Tag::SampleFormat).map_err(broken)?.unwrap_or_default();
+        let (colour, bits) = match colour_type {
+            ColorType::Gray(bits @ (1 | 2 | 4 | 8 | 16)) if !is_reversed => (Colour::Grey, bits),
+            ColorType::GrayA(bits @ (8 | 16)) => (Colour::GreyAlpha, bits),
+            ColorType::Multiband { bit_depth: bits @ (8 | 16), num_samples: 2 } if extra.len() == 1 => {
+                (Colour::GreyAlpha, bits)
+            }
+            ColorType::RGB(bits @ (8 | 16)) => (Colour::Rgb, bits),
+            ColorType::RGBA(bits @ (8 | 16)) => (Colour::Rgba, bits),
+            ColorType::CMYK(bits @ (8 | 16)) => (Colour::Cmyk, bits),
+            other => return Err(not_read(&format!("{other:?}"))),
+        };
+        // 1: whole numbers without a sign.
+        match formats.iter().find(|format| **format != 1) {
+            Some(format) => Err(not_read(&format!("sample format {format}"))),
+            None => Ok(Self { colour, bits, extra: extra.first().copied() }),
+        }
+    }
+
+    fn grey16(&self) -> Result<Colour> {
+        match (self.colour, self.bits) {
+            (Colour::Grey, 16) => Ok(Colour::Grey16),
+            (Colour::Grey, bits) => Err(no_levels16(&format!("a grey tiff of {bits} bits"))),
+            _ => Err(no_levels16("a tiff of colours or with opacity")),
+        }
+    }
+
+    /// Makes the pixels those that Pillow's modes have.
+    fn finish(&self, pixels: &mut [u8]) {
+        match (self.colour, self.extra) {
+            (Colour::Cmyk, _) => pixels.iter_mut().for_each(|ink| *ink = !*ink),
+            (Colour::Rgba, Some(UNKNOWN)) => pixels.as_chunks_mut::<4>().0.iter_mut().for_each(|pixel| pixel[3] = 255),
+            (Colour::Rgba, Some(PREMULTIPLIED)) => pixels.as_chunks_mut::<4>().0.iter_mut().for_each(divided),
+            _ => {}
+        }
+    }
+}
+
+/// Divides colours by the opacity, as Pillow's `RGBa` to `RGBA`.
+fn divided(pixel: &mut [u8; 4]) {
+    let opacity = u32::from(pixel[3]);
+    pixel[..3].iter_mut().for_each(|level| {
+        *level = (u32::from(*level) * 255).checked_div(opacity).map_or(0, |level| level.min(255) as u8);
+    });
+}
+
+/// Puts the channels of each pixel together, which are stored one plane after the other.
+fn interleaved(stored: &[u8], planes: usize, level_bytes: usize) -> Vec<u8> {
+    let (plane, level_bytes) = (stored.len() / planes, level_bytes.max(1));
+    let levels = (0..plane / level_bytes).flat_map(|pixel| (0..planes).map(move |of| of * plane + pixel * level_bytes));
+    levels.flat_map(|at| &stored[at..at + level_bytes]).copied().collect()
+}
+
+/// Unpacks grey levels of 1, 2 or 4 bits, and scales them to 255. Each row begins with a new byte.
+fn unpack(stored: &[u8], width: usize, bits: u8, pixels: &mut [u8]) {
+    let (bits, most) = (usize::from(bits), 0xFF >> (8 - bits));
+    let rows = stored.chunks_exact((width * bits).div_ceil(8));
+    for (from, to) in rows.zip(pixels.chunks_exact_mut(width)) {
+        for (x, level) in to.iter_mut().enumerate() {
+            let below = 8 - bits - x * bits % 8;
+            *level = (from[x * bits / 8] >> below & most) * (255 / most);
+        }
+    }
+}
+
+fn exactly(stored: &[u8], len: usize) -> Result<&[u8]> {
+    let message = || format!("damaged tiff: {} bytes of pixels, and {len} by its header", stored.len());
+    if stored.len() == len { Ok(stored) } else { Err(Error::data(message())) }
+}
+
+fn not_read(what: &str) -> Error {
+    Error::data(format!("a tiff is not read: {what}")).hint("save it as RGB or grey, or decode it with map")
+}
+
+fn broken(e: TiffError) -> Error {
+    match e {
+        TiffError::IoError(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Error::data("truncated tiff"),
+        TiffError::UnsupportedError(e) => not_read(&e.to_string()),
+        e => Error::data(format!("damaged tiff: {e}")),
+    }
+}
