@@ -70,6 +70,9 @@ def test_ctrl_c_in_a_trial_arrives_once():
 import os, signal, sys, time
 import forebay as fb
 
+# A shell starts what it runs in the background with Ctrl-C ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def slow(row):
     if row["id"] == 2:
         os.kill(os.getpid(), signal.SIGINT)
