@@ -115,6 +115,25 @@ def test_compressed_files_have_every_row_too(tmp_path, kind, ending):
     assert [fingerprint(b) for b in again] == want[len(want) // 2 :]
 
 
+def test_a_line_of_a_compressed_file_may_begin_where_a_window_does(tmp_path):
+    """Lines of four bytes begin at each place where a reader can start."""
+    rng = np.random.default_rng(5)
+    for number in range(5):
+        lines = "".join(f"{line:03x}\n" for line in rng.permutation(4096)[:2000])
+        (tmp_path / f"{number}.gz").write_bytes(gzip.compress(lines.encode()))
+    ds = fb.from_text(f"{tmp_path}/*.gz").shuffle(window="2KiB").batch(250)
+    it, want, states = ds.iter(seed=3), [], []
+    for batch in it:
+        want.append(fingerprint(batch))
+        states.append(it.state_dict())
+    assert len(want) == 40
+    for at, state in enumerate(states):
+        again = ds.iter(seed=3, threads=1)
+        again.load_state_dict(state)
+        assert [fingerprint(batch) for batch in itertools.islice(again, 2)] == want[at + 1 : at + 3]
+        again.close()
+
+
 def pipeline(files: Path, kind: str, seed: int) -> fb.Dataset:
     rng = np.random.default_rng(seed)
     ds = READERS[kind](f"{files}/{kind}/*").shuffle(window=f"{int(rng.integers(1, 60))}KiB")
