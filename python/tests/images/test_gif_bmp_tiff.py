@@ -174,6 +174,15 @@ def test_pixels_that_are_not_read_say_so():
             decode(file(drawn("L", 4, 4), format), "I;16")
 
 
+def test_planes_beyond_the_colours_take_no_memory(tmp_path):
+    """A tag may state thousands of planes."""
+    path = tmp_path / "planes.tif"
+    planes = np.zeros((600, 300, 300), np.uint8)
+    tifffile.imwrite(path, planes, photometric="rgb", planarconfig="separate", compression="deflate")
+    with pytest.raises(E.DataError, match="a tiff is not read: "):
+        decode(path.read_bytes())
+
+
 def test_a_tiff_is_turned_by_its_orientation_on_request():
     image = drawn("RGB", 12, 7)
     data = file(image, "TIFF", tiffinfo={274: 6})

@@ -4,19 +4,20 @@ use forebay_core::{Error, Result};
 use forebay_plan::ImageMode;
 
 use super::palette::Palette;
-use super::raw::{Colour, Raw, no_palette};
+use super::raw::{Colour, Raw, no_palette, unpacked};
 use crate::image::view::{Region, room};
 
-/// The two compressions that are none: plain pixels, and pixels whose channels are at given bits.
+/// The values of the header's compression field that stand for uncompressed pixels. With `MASKS`, the file says which
+/// bits of a pixel each channel has.
 const PLAIN: u32 = 0;
 const MASKS: u32 = 3;
-/// The bytes of the file header, and of the oldest header of an image, whose numbers have 16 bits.
+/// The length of the file header in bytes, and that of the oldest image header, which has numbers of 16 bits.
 const FILE_HEADER: usize = 14;
 const OLD_HEADER: u32 = 12;
 
 /// The headers of a file.
 struct Header {
-    /// The bytes of the image's header.
+    /// The length of the image header in bytes.
     len: u32,
     width: u32,
     height: u32,
@@ -104,13 +105,8 @@ pub(super) fn decode(bytes: &[u8], mode: ImageMode, region: Region, out: &mut Ve
         &rows[at * stride..][..stride]
     };
     if header.bits <= 8 {
-        let (bits, mut numbers) = (usize::from(header.bits), Vec::with_capacity(width * height));
-        for y in 0..height {
-            numbers.extend((0..width).map(|x| {
-                let below = 8 - bits - x * bits % 8;
-                row(y)[x * bits / 8] >> below & (0xFF >> (8 - bits))
-            }));
-        }
+        let bits = usize::from(header.bits);
+        let numbers = (0..height).flat_map(|y| unpacked(row(y), bits).take(width)).collect();
         return Ok(header.palette(bytes).image(numbers, (width, height), mode, region, out));
     }
     if mode == ImageMode::Palette {

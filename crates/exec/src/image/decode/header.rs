@@ -47,7 +47,7 @@ impl Format {
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Ok(Self::Webp),
             [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Ok(Self::Gif),
             [b'B', b'M', ..] => Ok(Self::Bmp),
-            // 43: a TIFF of more than 4 GiB may be so, and some small ones are.
+            // 43 marks a BigTIFF, which has offsets of 64 bits.
             [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..] => Ok(Self::Tiff),
             [] => Err(Error::data("no image: zero bytes")),
             _ => {

@@ -20,8 +20,8 @@ impl Palette {
         Self { colours: all, transparent }
     }
 
-    /// Returns the image of these numbers: the numbers themselves for a request of them, else colours, with opacity where a
-    /// number is transparent.
+    /// Returns the image of these numbers. For [`ImageMode::Palette`] its pixels are the numbers; else they are the
+    /// colours, with an opacity channel if a number is transparent.
     pub(super) fn image(
         &self,
         numbers: Vec<u8>,

@@ -7,7 +7,7 @@ use std::io::Cursor;
 use ::png::{BitDepth, ColorType, Decoder, DecodingError, Info, OutputInfo, Reader, Transformations};
 use forebay_core::{Error, Result};
 
-use super::raw::{Colour, Raw, no_levels16, no_palette};
+use super::raw::{Colour, Raw, no_levels16, no_palette, unpacked};
 use crate::image::view::{Region, room};
 
 pub(super) fn decode(bytes: &[u8], region: Region, out: &mut Vec<u8>) -> Result<Raw> {
@@ -34,13 +34,9 @@ pub(super) fn decode_palette(bytes: &[u8], region: Region, out: &mut Vec<u8>) ->
     let mut packed = vec![0; len(&reader)?];
     let info = frame(&mut reader, &mut packed)?;
     let (width, height, bits) = (info.width as usize, info.height as usize, info.bit_depth as usize);
-    let per_byte = 8 / bits;
     let numbers = room(out, width * height).chunks_exact_mut(width);
     for (row, numbers) in packed.chunks_exact(info.line_size).zip(numbers) {
-        for (x, number) in numbers.iter_mut().enumerate() {
-            let below = 8 - bits * (x % per_byte + 1);
-            *number = row[x / per_byte] >> below & (0xFF >> (8 - bits));
-        }
+        numbers.iter_mut().zip(unpacked(row, bits)).for_each(|(to, number)| *to = number);
     }
     Ok(Raw { width, height, colour: Colour::Index, region })
 }

@@ -67,6 +67,13 @@ impl Colour {
     }
 }
 
+/// Returns the numbers of 1, 2, 4 or 8 bits that a row of bytes holds, the first in the highest bits. The last byte may
+/// yield more numbers than the row has pixels.
+pub(super) fn unpacked(row: &[u8], bits: usize) -> impl Iterator<Item = u8> {
+    let places = (0..8 / bits).rev().map(move |place| place * bits);
+    row.iter().flat_map(move |byte| places.clone().map(move |place| byte >> place & (0xFF >> (8 - bits))))
+}
+
 /// Returns the error for a format without palette numbers.
 pub(super) fn no_palette(what: &str) -> Error {
     Error::data(format!("{what} has no palette, whose numbers mode=\"P\" gives"))

@@ -8,37 +8,50 @@ use ::tiff::{ColorType, TiffError};
 use forebay_core::{Error, Result};
 use forebay_plan::ImageMode;
 
-use super::raw::{Colour, Raw, no_levels16};
+use super::raw::{Colour, Raw, no_levels16, unpacked};
 use crate::image::view::{Region, room};
 
 /// The most bytes of the values of one tag.
 const TAG_BYTES_MAX: usize = 1 << 20;
-/// A fourth channel that is no opacity, and one by which the colours were multiplied.
+/// The least limit of a buffer, in bytes.
+const BUFFER_BYTES_MIN: usize = 1 << 24;
+/// Values of the tag `ExtraSamples`: the writer does not say what the channel is, or multiplied the colours by it.
 const UNKNOWN: u16 = 0;
 const PREMULTIPLIED: u16 = 1;
 
 type Tiff<'b> = Decoder<Cursor<&'b [u8]>>;
 
-fn open(bytes: &[u8], pixel_bytes_max: usize) -> Result<Tiff<'_>> {
+fn open(bytes: &[u8]) -> Result<Tiff<'_>> {
+    Decoder::new(Cursor::new(bytes)).map_err(broken)
+}
+
+/// Returns the limits of the decoder's memory for a page of this many pixels: four channels of 16 bits each, and room
+/// for tiles that are larger than the page.
+fn limits(pixels: usize) -> Limits {
     let mut limits = Limits::default();
-    limits.decoding_buffer_size = pixel_bytes_max;
-    limits.intermediate_buffer_size = pixel_bytes_max;
+    limits.decoding_buffer_size = (pixels * 8).max(BUFFER_BYTES_MIN);
+    limits.intermediate_buffer_size = limits.decoding_buffer_size;
     limits.ifd_value_size = TAG_BYTES_MAX;
-    Ok(Decoder::new(Cursor::new(bytes)).map_err(broken)?.with_limits(limits))
+    limits
 }
 
 /// Reads the width and the height of the first page.
 pub(super) fn size(bytes: &[u8]) -> Result<(u32, u32)> {
-    open(bytes, 0)?.dimensions().map_err(broken)
+    open(bytes)?.dimensions().map_err(broken)
 }
 
 pub(super) fn decode(bytes: &[u8], mode: ImageMode, region: Region, out: &mut Vec<u8>) -> Result<Raw> {
-    let (width, height) = size(bytes)?;
+    let mut decoder = open(bytes)?;
+    let (width, height) = decoder.dimensions().map_err(broken)?;
     let (width, height) = (width as usize, height as usize);
-    // Four channels of 16 bits, in tiles that are larger than the image.
-    let mut decoder = open(bytes, (width * height * 8).max(1 << 24))?;
+    let limits = limits(width * height);
+    let bytes_max = limits.decoding_buffer_size;
+    let mut decoder = decoder.with_limits(limits);
     let page = Page::of(&mut decoder)?;
     let layout = decoder.image_buffer_layout().map_err(broken)?;
+    if layout.complete_len > bytes_max {
+        return Err(not_read(&format!("{} planes", layout.planes)));
+    }
     let mut stored = vec![0; layout.complete_len];
     decoder.read_image_bytes(&mut stored).map_err(broken)?;
     let planes = layout.planes.max(1);
@@ -56,7 +69,7 @@ pub(super) fn decode(bytes: &[u8], mode: ImageMode, region: Region, out: &mut Ve
         }
         (_, bits) => unpack(&stored, width, bits, pixels),
     }
-    page.finish(&mut out[..len]);
+    page.normalise(&mut out[..len]);
     Ok(Raw { width, height, colour, region })
 }
 
@@ -64,7 +77,7 @@ pub(super) fn decode(bytes: &[u8], mode: ImageMode, region: Region, out: &mut Ve
 struct Page {
     colour: Colour,
     bits: u8,
-    /// What the channel after the colours is.
+    /// The value of the tag `ExtraSamples` for the channel after the colours.
     extra: Option<u16>,
 }
 
@@ -100,8 +113,9 @@ impl Page {
         }
     }
 
-    /// Makes the pixels those that Pillow's modes have.
-    fn finish(&self, pixels: &mut [u8]) {
+    /// Converts the stored levels to the convention of their [`Colour`], which is Pillow's: ink is inverted, a channel of
+    /// unknown meaning becomes full opacity, and colours are divided by the opacity if the writer multiplied them by it.
+    fn normalise(&self, pixels: &mut [u8]) {
         match (self.colour, self.extra) {
             (Colour::Cmyk, _) => pixels.iter_mut().for_each(|ink| *ink = !*ink),
             (Colour::Rgba, Some(UNKNOWN)) => pixels.as_chunks_mut::<4>().0.iter_mut().for_each(|pixel| pixel[3] = 255),
@@ -119,7 +133,7 @@ fn divided(pixel: &mut [u8; 4]) {
     });
 }
 
-/// Puts the channels of each pixel together, which are stored one plane after the other.
+/// Returns the pixels of planes: the file stores all levels of one channel before those of the next.
 fn interleaved(stored: &[u8], planes: usize, level_bytes: usize) -> Vec<u8> {
     let (plane, level_bytes) = (stored.len() / planes, level_bytes.max(1));
     let levels = (0..plane / level_bytes).flat_map(|pixel| (0..planes).map(move |of| of * plane + pixel * level_bytes));
@@ -128,13 +142,10 @@ fn interleaved(stored: &[u8], planes: usize, level_bytes: usize) -> Vec<u8> {
 
 /// Unpacks grey levels of 1, 2 or 4 bits, and scales them to 255. Each row begins with a new byte.
 fn unpack(stored: &[u8], width: usize, bits: u8, pixels: &mut [u8]) {
-    let (bits, most) = (usize::from(bits), 0xFF >> (8 - bits));
+    let (bits, scale) = (usize::from(bits), 0xFF / (0xFF >> (8 - bits)));
     let rows = stored.chunks_exact((width * bits).div_ceil(8));
     for (from, to) in rows.zip(pixels.chunks_exact_mut(width)) {
-        for (x, level) in to.iter_mut().enumerate() {
-            let below = 8 - bits - x * bits % 8;
-            *level = (from[x * bits / 8] >> below & most) * (255 / most);
-        }
+        to.iter_mut().zip(unpacked(from, bits)).for_each(|(to, level)| *to = level * scale);
     }
 }
 

@@ -90,7 +90,8 @@ impl Sequential for Frames {
         }
     }
 
-    /// In text and JSON lines a row begins behind any line end, so of a compressed file only the content is decoded.
+    /// In text and JSON lines a row begins behind any line end, so the cursor of a compressed file decodes the content up
+    /// to `start` and looks for the next line end.
     fn skip_to(&self, file: usize, cursor: &mut Walk, start: u64) -> Result<()> {
         let begins_at_lines = matches!(self.format, Format::Text | Format::Jsonl { .. });
         if !begins_at_lines || !cursor.forward.is_decoded() {

@@ -110,7 +110,7 @@ pub(super) trait Sequential: Send + Sync {
     /// Moves the cursor forward to the first row with a position of at least `start`.
     ///
     /// # Errors
-    /// As [`Sequential::read`], but for rows that the cursor passes only where it has to read them.
+    /// The errors of [`Sequential::read`]. A format that finds `start` without reading the passed rows does not check them.
     fn skip_to(&self, file: usize, cursor: &mut Self::Cursor, start: u64) -> Result<()> {
         self.read(file, cursor, start, None)
     }
@@ -149,8 +149,8 @@ pub(super) struct Windows<F: Sequential> {
     overrun: AtomicU64,
     /// Whether other processes read windows of the groups that this one reads.
     is_shared: AtomicBool,
-    /// Held while the files of a window are decompressed up to its pieces. The threads of one window use all cores, and
-    /// those of a later window would delay the first batch of a resumed run.
+    /// A thread holds it while it decompresses the files of a window up to the window's pieces, on all cores. A thread
+    /// for a later window waits, because it would delay the first batch of a resumed run.
     beginning: Mutex<()>,
 }
 
@@ -288,8 +288,8 @@ impl<F: Sequential + 'static> Windows<F> {
         (open.file == piece.file && (open.byte == piece.bytes.start || is_before)).then_some(open.cursor)
     }
 
-    /// Puts the cursors of undivided files at their pieces, in parallel if several are far from there: a compressed file is
-    /// decompressed from its start.
+    /// Moves the cursors of undivided files to their pieces. If several cursors do not exist yet, threads move them in
+    /// parallel, because each of them decompresses its file from the start.
     fn begin_in_parallel(
         &self,
         format: &F,

@@ -21,7 +21,7 @@ use super::retry::Attempts;
 /// The number of names below a prefix from which its folders are listed in parallel: a store returns 1,000 in one
 /// answer.
 const SPLIT_NAMES: usize = 2_000;
-/// Names that are taken from a list together: the names of one answer.
+/// The most names that a list yields at once: a store sends 1,000 in one answer.
 const PAGE_NAMES: usize = 1_000;
 /// Lists in flight.
 const LISTS_MAX: usize = 16;
