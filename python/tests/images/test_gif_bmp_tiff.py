@@ -169,18 +169,20 @@ def test_pixels_that_are_not_read_say_so():
         with pytest.raises(E.DataError, match=what) as caught:
             decode(file(image, "TIFF", **options))
         assert "hint: save it as RGB or grey" in str(caught.value)
+    with pytest.raises(E.DataError, match="a tiff is not read: "):
+        decode(file(drawn("P", 8, 8), "TIFF"), "P")
+    with pytest.raises(E.DataError, match="a tiff of colours or grey levels has no palette"):
+        decode(file(drawn("L", 8, 8), "TIFF"), "P")
     for format in ("BMP", "GIF"):
         with pytest.raises(E.DataError, match="has no grey levels of 16 bits"):
             decode(file(drawn("L", 4, 4), format), "I;16")
 
 
-def test_planes_beyond_the_colours_take_no_memory(tmp_path):
-    """A tag may state thousands of planes."""
+def test_planes_beyond_the_colours_are_left_out(tmp_path):
     path = tmp_path / "planes.tif"
-    planes = np.zeros((600, 300, 300), np.uint8)
+    planes = RNG.integers(0, 256, (600, 20, 30)).astype(np.uint8)
     tifffile.imwrite(path, planes, photometric="rgb", planarconfig="separate", compression="deflate")
-    with pytest.raises(E.DataError, match="a tiff is not read: "):
-        decode(path.read_bytes())
+    assert np.array_equal(decode(path.read_bytes()), np.moveaxis(planes[:3], 0, -1))
 
 
 def test_a_tiff_is_turned_by_its_orientation_on_request():

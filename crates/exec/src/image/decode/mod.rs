@@ -125,7 +125,7 @@ impl Decoder {
         // The decoded rectangle is in `self.pixels`; `raw` has the place of the region in it.
         let out = &mut self.pixels;
         let raw = match (format, mode) {
-            (Format::Jpeg | Format::Webp | Format::Tiff, ImageMode::Palette) => {
+            (Format::Jpeg | Format::Webp, ImageMode::Palette) => {
                 return Err(no_palette(&format!("a {}", format.name())));
             }
             (Format::Jpeg | Format::Webp | Format::Gif | Format::Bmp, ImageMode::Grey16) => {

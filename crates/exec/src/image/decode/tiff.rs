@@ -8,7 +8,7 @@ use ::tiff::{ColorType, TiffError};
 use forebay_core::{Error, Result};
 use forebay_plan::ImageMode;
 
-use super::raw::{Colour, Raw, no_levels16, unpacked};
+use super::raw::{Colour, Raw, no_levels16, no_palette, unpacked};
 use crate::image::view::{Region, room};
 
 /// The most bytes of the values of one tag.
@@ -47,7 +47,11 @@ pub(super) fn decode(bytes: &[u8], mode: ImageMode, region: Region, out: &mut Ve
     let limits = limits(width * height);
     let bytes_max = limits.decoding_buffer_size;
     let mut decoder = decoder.with_limits(limits);
+    // An error for a page with a palette, too.
     let page = Page::of(&mut decoder)?;
+    if mode == ImageMode::Palette {
+        return Err(no_palette("a tiff of colours or grey levels"));
+    }
     let layout = decoder.image_buffer_layout().map_err(broken)?;
     if layout.complete_len > bytes_max {
         return Err(not_read(&format!("{} planes", layout.planes)));
