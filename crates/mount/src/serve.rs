@@ -24,6 +24,7 @@ use crate::open::OpenTable;
 use crate::point;
 use crate::prefetch::{Prefetch, Shared};
 use crate::reader::AheadBudget;
+use crate::status::MountStatus;
 use crate::tree::{NamedSource, Tree};
 
 /// Threads of a mount: requests that run at the same time, each in its own thread.
@@ -127,6 +128,12 @@ impl Mounted {
     /// Returns the mount point, with symbolic links resolved.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Returns a function that returns the current status, also after the mount has ended.
+    pub fn status(&self) -> impl Fn() -> MountStatus + Send + Sync + 'static {
+        let progress = self.prefetch.as_ref().map(Prefetch::progress);
+        move || MountStatus { prefetch: progress.as_ref().map(Shared::get) }
     }
 
     /// Whether the mount was unmounted.

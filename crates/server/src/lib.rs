@@ -42,6 +42,7 @@ pub use forebay_policy::provision::{Action, Reconciler, WorkerCounts};
 pub use forebay_worker::{Functions, NoFunctions, StorePrices, WorkerType};
 pub use lifetime::{StopSignal, exit_with_parent};
 pub use local::{LocalRecipe, LocalThreads, LocalWorker, local_key, look_at_machine};
+pub use metrics::{MountFigures, MountMetrics, MountView, PrefetchFigures};
 pub use open_files::allow_files;
 pub use private::keep_private;
 pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};

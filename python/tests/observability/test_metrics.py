@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.parse
@@ -19,7 +20,9 @@ from typing import Any
 
 import forebay as fb
 import pytest
+from buckets import credentials
 from forebay._src.selftest.relay import free_port
+from mounts import FILES, cannot_mount, mounted
 from prometheus_client.parser import text_string_to_metric_families
 from secured import Authority, Fleet, forebay, is_forgotten
 
@@ -116,6 +119,7 @@ def test_the_documented_metrics_are_those_that_there_are(fleet, until: Callable[
     written = {
         name: (frozenset(filter(None, labels.split(","))), kind)
         for name, labels, kind in ROW.findall(OPERATIONS.read_text())
+        if not name.startswith("forebay_mount_")
     }
     authority = Authority(fleet.folder / "pki")
     own, trust = authority.issue("one"), ["--tls-ca", authority.ca]
@@ -147,6 +151,35 @@ def test_the_documented_metrics_are_those_that_there_are(fleet, until: Callable[
         named = set(METRIC.findall("\n".join(expressions(file))))
         assert len(named) >= least
         assert named <= set(written), "each is exported by the processes above"
+
+
+@pytest.mark.skipif(cannot_mount() is not None, reason=str(cannot_mount()))
+def test_a_mount_tells_its_state_and_so_does_a_process_beside_it(
+    moto: str, mount_bucket: str, tmp_path: Path, until: Callable[..., None]
+) -> None:
+    ats = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    options = (mount_bucket, "--prefetch", "--cache", tmp_path / "cache", "--metrics", ats[0])
+    with mounted(tmp_path / "mnt", *options, **credentials(moto)) as mount:
+        command = [sys.executable, "-m", "forebay", "mount", "--status", str(mount.folder), "--metrics", ats[1]]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as beside:
+            assert beside.stdout is not None
+            assert beside.stdout.readline() == f"serving http://{ats[1]}/metrics of the mount at {mount.folder}\n"
+            for at in ats:
+                until(lambda at=at: read(at)["forebay_mount_prefetch_state/done"] == 1)
+                found = read(at)
+                size = sum(map(len, FILES.values()))
+                assert (
+                    found["forebay_mount_prefetch_files"] == found["forebay_mount_prefetch_files_cached"] == len(FILES)
+                )
+                assert found["forebay_mount_prefetch_bytes"] == found["forebay_mount_prefetch_bytes_cached"] == size
+                assert (found["forebay_mount_up"], found["forebay_mount_prefetch_failed"]) == (1, 0)
+                rows = ROW.findall(OPERATIONS.read_text())
+                documented = {name for name, _, _ in rows if name.startswith("forebay_mount_")}
+                assert {name for name in kinds(text(at)) if name.startswith("forebay_mount_")} == documented
+            beside.terminate()
+            assert beside.wait(90) == 0
+    taken = forebay("mount", "--status", tmp_path, "--metrics", ats[1])
+    assert "is in no mount of Forebay" in taken.stderr
 
 
 def test_what_is_delivered_is_counted_on_both_sides(fleet, until: Callable[..., None]) -> None:

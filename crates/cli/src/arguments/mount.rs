@@ -1,5 +1,6 @@
 //! The options of `forebay mount`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,6 +9,7 @@ use forebay_mount::NamedSource;
 use forebay_server::CacheConfig;
 
 use super::SourceCache;
+use super::roles::address;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,6 +19,7 @@ Examples:
   forebay mount s3://bucket/train /data --background
   forebay mount s3://bucket/train /data --cache /nvme/forebay --prefetch
   forebay mount --status /data
+  forebay mount --status /data --metrics 0.0.0.0:9100               serves the state for Prometheus
 
 The mount is read-only. It ends with Ctrl-C, SIGTERM or `umount DIR`. The same command mounts again where a mount's process
 was killed. Credentials are set as for pipelines: see docs/stores.md.";
@@ -43,6 +46,10 @@ pub(crate) struct Mount {
     /// Print the state of the prefetch of the running mount at DIR
     #[arg(long, value_name = "DIR", conflicts_with = "sources_and_dir")]
     pub(crate) status: Option<PathBuf>,
+    /// Address of the metrics for Prometheus: http://HOST:PORT/metrics, without TLS. With --status, serve those of the running
+    /// mount at DIR until a signal ends this process [default: no metrics]
+    #[arg(long, env = "FOREBAY_MOUNT_METRICS", value_name = "HOST:PORT", value_parser = address)]
+    pub(crate) metrics: Option<SocketAddr>,
     // For the CSI driver: stdin is a device that is mounted at DIR, and the folder has the state for the next process.
     #[arg(long, hide = true, conflicts_with = "background")]
     pub(crate) keeper: Option<PathBuf>,

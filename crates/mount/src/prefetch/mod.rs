@@ -52,6 +52,11 @@ impl Prefetch {
         Ok(Self { shared, thread })
     }
 
+    /// Returns the progress, which outlives the thread.
+    pub(crate) fn progress(&self) -> Shared {
+        self.shared.clone()
+    }
+
     /// Lets the thread end after the requests in flight.
     pub(crate) fn stop(&self) {
         self.shared.stop();

@@ -9,6 +9,7 @@
 #![expect(clippy::disallowed_methods, reason = "a listener that fails is tried again after a pause")]
 
 mod dispatcher;
+mod mount;
 mod process;
 mod text;
 mod worker;
@@ -30,6 +31,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+pub use mount::{MountFigures, MountMetrics, MountView, PrefetchFigures};
 pub(crate) use process::Birth;
 use text::Exposition;
 
@@ -48,6 +50,7 @@ const FIGURES_MAX: Duration = Duration::from_secs(5);
 pub(crate) enum Role {
     Dispatcher(forebay_dispatcher::View),
     Worker(forebay_worker::View),
+    Mount(MountView),
 }
 
 /// The source of the metrics.
@@ -70,6 +73,7 @@ impl Metrics {
         match &self.role {
             Role::Dispatcher(view) => dispatcher::write(&mut text, &view.figures().await),
             Role::Worker(view) => worker::write(&mut text, &view.figures()),
+            Role::Mount(view) => mount::write(&mut text, &view()),
         }
         self.birth.write(&mut text);
         text.into()

@@ -1,13 +1,16 @@
 //! `forebay mount`
 
+mod status;
+
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use forebay_mount::{Device, MountOptions, MountStatus, Mounted, PrefetchState};
-use forebay_server::{CacheConfig, StopSignal, allow_files, init_logs};
+use forebay_server::{CacheConfig, MountMetrics, StopSignal, allow_files, init_logs};
 
 use crate::arguments::Mount;
 use crate::exit::Failure;
@@ -15,8 +18,10 @@ use crate::host::Host;
 use crate::output;
 
 pub(crate) fn run(arguments: Mount, words: &[std::ffi::OsString], host: &dyn Host) -> Result<(), Failure> {
-    if let Some(folder) = &arguments.status {
-        return Ok(output::line(&described(MountStatus::of(folder)?))?);
+    match (&arguments.status, arguments.metrics) {
+        (Some(folder), None) => return Ok(output::line(&described(MountStatus::of(folder)?))?),
+        (Some(folder), Some(at)) => return Ok(status::serve(folder, at)?),
+        _ => {}
     }
     init_logs("info").map_err(Failure::Usage)?;
     let (sources, folder) = arguments.split().map_err(Failure::Usage)?;
@@ -31,8 +36,9 @@ pub(crate) fn run(arguments: Mount, words: &[std::ffi::OsString], host: &dyn Hos
         let fd = std::io::stdin().as_fd().try_clone_to_owned().map_err(Error::from)?;
         options.device = Some(Device { fd, is_taken_over: arguments.taken_over, folder: folder.clone() });
     }
+    let metrics = arguments.metrics;
     let config = arguments.cache().map_err(Failure::Usage)?;
-    let served = serve(options, &config);
+    let served = serve(options, &config, metrics);
     if let (true, Err(e)) = (is_keeper, &served) {
         // The driver reads one line, and reports the error in it to kubelet.
         output::line(&e.to_json())?;
@@ -40,13 +46,16 @@ pub(crate) fn run(arguments: Mount, words: &[std::ffi::OsString], host: &dyn Hos
     Ok(served?)
 }
 
-fn serve(mut options: MountOptions, config: &CacheConfig) -> Result<()> {
+fn serve(mut options: MountOptions, config: &CacheConfig, metrics: Option<SocketAddr>) -> Result<()> {
     allow_files()?;
     let stop = StopSignal::new()?;
     if config.places.folder.is_some() {
         options.cache = Some(config.open(&|warning| eprintln!("warning: {warning}"))?);
     }
     let mounted = Mounted::start(options)?;
+    let status = mounted.status();
+    let view = Box::new(move || status::figures(Some(status())));
+    let _metrics = metrics.map(|at| MountMetrics::start(at, view)).transpose()?;
     output::line(&format!("mounted at {}", mounted.folder().display()))?;
     // A signal ends the wait, and so does an unmount from outside.
     let unmounted = || Error::new(forebay_core::ErrorKind::Closed, "the mount was unmounted");
