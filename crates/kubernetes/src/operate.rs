@@ -13,6 +13,7 @@ use crate::cluster::leader::Election;
 use crate::cluster::metrics::METRICS;
 use crate::cluster::metrics_server;
 use crate::cluster::objects::ApiClient;
+use crate::engines::EngineSettings;
 use crate::services;
 use crate::services::manifests::{BUDGETS, ClusterInfo, OLD_BUDGETS};
 use crate::webhook::{Admission, Capabilities, Names, Webhook, WebhookAddress};
@@ -49,6 +50,9 @@ pub(crate) struct Arguments {
         default_value = "registry.example/forebay-operator:0.1"
     )]
     image: String,
+    /// Image of Forebay, for the pods of cache nodes: that of the CSI driver
+    #[arg(long, env = "FOREBAY_IMAGE", value_name = "IMAGE", default_value = "registry.example/forebay:0.1")]
+    cache_image: String,
     /// Seconds after which another replica acts when this one died
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u64).range(2..=600))]
     lease: u64,
@@ -84,11 +88,13 @@ pub(crate) async fn run(arguments: Arguments, stop: impl Future<Output = ()>) ->
     METRICS.leading();
     let events = |action| Events::new(client.clone(), &election.identity, action);
     let budgets = if capabilities.budgets { BUDGETS } else { OLD_BUDGETS };
+    let settings =
+        EngineSettings { image: arguments.cache_image.clone(), operator_namespace: election.namespace.clone() };
     let cluster = ClusterInfo { budgets, operator: election.namespace.clone() };
     tokio::select! {
         lost = election.keep() => lost,
         () = webhook.maintain(true) => Ok(()),
-        () = caches::run(api.clone(), events("Cache")) => Ok(()),
+        () = caches::run(api.clone(), events("Cache"), settings) => Ok(()),
         () = services::run(api, events("Service"), cluster) => Ok(()),
         () = stop => {
             election.release().await;

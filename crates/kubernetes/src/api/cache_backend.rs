@@ -4,10 +4,14 @@
 //! All fields are optional here, because jobs embed the same struct and objects may be older than the schema.
 //! [`super::validate`] reports missing fields.
 
+use std::collections::BTreeMap;
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::service::objects;
 use super::status::CacheBackendStatus;
 
 /// A cache of a data set, made before the pods of the jobs that name it run
@@ -124,6 +128,18 @@ pub(crate) struct Forebay {
     /// Whether a node reads all remote files into its tier once it has a pod, after the reads of pods [default: false]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) prefetch: bool,
+    /// Cache nodes: nodes that read all remote files into their tiers before pods of jobs run, as prefetch does on the nodes
+    /// of these pods [default: 1 with options.minCachedPercent, otherwise 0]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub(crate) replicas: Option<i32>,
+    /// Labels of the nodes that may be cache nodes
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) node_selector: BTreeMap<String, String>,
+    /// Taints that the pods of cache nodes tolerate, as in a pod
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "objects")]
+    pub(crate) tolerations: Vec<Value>,
 }
 
 /// A storage tier.

@@ -10,16 +10,13 @@ use super::service::ForebayService;
 
 /// The rules of a cache in CEL, with the messages of the API server: faults that the operator reports, too. `kubectl` does
 /// not apply definitions with rules to servers before 1.25.
-const CACHE_RULES: [(&str, &str); 3] = [
+const CACHE_RULES: [(&str, &str); 2] = [
     (
-        "!has(oldSelf.cacheEngine) || !has(oldSelf.cacheEngine.forebay) || \
-         (self.cacheEngine == oldSelf.cacheEngine && self.dataset == oldSelf.dataset)",
+        "!has(oldSelf.cacheEngine) || !has(oldSelf.cacheEngine.forebay) || (has(self.cacheEngine.forebay) && \
+         self.dataset == oldSelf.dataset && has(self.cacheEngine.forebay.tieredStorage) == \
+         has(oldSelf.cacheEngine.forebay.tieredStorage) && (!has(self.cacheEngine.forebay.tieredStorage) || \
+         self.cacheEngine.forebay.tieredStorage == oldSelf.cacheEngine.forebay.tieredStorage))",
         "a volume of the engine forebay cannot change: delete the cache and create it again",
-    ),
-    (
-        "!has(self.cacheEngine.forebay) || !has(self.options) || !has(self.options.minCachedPercent) || \
-         self.options.minCachedPercent == 0",
-        "the engine forebay reports no percentage: leave out options.minCachedPercent",
     ),
     (
         "!has(self.cacheEngine.forebay) || self.dataset.dataSources.size() < 2 || \

@@ -291,7 +291,7 @@ impl ForebayServiceSpec {
 }
 
 /// Schema of a list of objects in the form of Kubernetes.
-fn objects(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn objects(_: &mut SchemaGenerator) -> Schema {
     let any = json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json_schema!({"type": "array", "items": any, "maxItems": 64})
 }

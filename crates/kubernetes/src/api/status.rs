@@ -64,7 +64,7 @@ pub(crate) struct CacheBackendStatus {
     /// Generation of the spec that this status describes
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) observed_generation: Option<i64>,
-    /// Ready, SpecConflict and Deleting
+    /// Ready, Cached (with cache nodes of the engine forebay), SpecConflict and Deleting
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) conditions: Vec<Condition>,
 }

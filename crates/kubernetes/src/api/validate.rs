@@ -81,6 +81,9 @@ fn tiers(engine: &Engine) -> Result<(), String> {
     match (&engine.fluid, &engine.forebay) {
         (Some(_), Some(_)) => Err("spec.cacheEngine names fluid and forebay: name one".to_owned()),
         (None, None) => Err("spec.cacheEngine names no engine that is known: name fluid or forebay".to_owned()),
+        (None, Some(forebay)) if forebay.replicas.is_some_and(|replicas| replicas < 0) => {
+            Err("spec.cacheEngine.forebay.replicas is negative".to_owned())
+        }
         (None, Some(forebay)) => each_tier(&forebay.tiered_storage, "spec.cacheEngine.forebay"),
         (Some(fluid), None) => {
             let all = [

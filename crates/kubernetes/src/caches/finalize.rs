@@ -45,7 +45,7 @@ pub(crate) async fn finalize(context: &Context, key: &Key, read: &Value, cache: 
         set_deleting(context, read, cache, &uses, ("InUse", &message)).await?;
         return Ok(Requeue::After(IN_USE_INTERVAL));
     }
-    let left = children::tear_down(&context.api, cache, now).await?;
+    let left = children::tear_down(&context.api, cache, &context.settings, now).await?;
     if !left.is_empty() {
         set_deleting(context, read, cache, &uses, ("Leaving", &format!("waits for {}", left.join(", ")))).await?;
         return Ok(Requeue::After(INTERVAL));

@@ -28,13 +28,14 @@ use serde_json::Value;
 
 use crate::cluster::events::Events;
 use crate::cluster::objects::{
-    ApiClient, CACHE_BACKENDS, CLAIMS, JOB_SETS, JOBS, KUBEFLOW_PYTORCH_JOBS, KUBEFLOW_TF_JOBS, Kind, PODS,
-    PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS, TF_JOBS, TRAIN_JOBS, VOLUMES, kind, text,
+    ApiClient, CACHE_BACKENDS, CLAIMS, DEPLOYMENTS, JOB_SETS, JOBS, KUBEFLOW_PYTORCH_JOBS, KUBEFLOW_TF_JOBS, Kind,
+    PODS, PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS, TF_JOBS, TRAIN_JOBS, VOLUMES, kind, text,
 };
 use crate::cluster::watches::{WatchEvent, watch};
 use crate::cluster::work_queue::WorkQueue;
 use crate::cluster::{Key, controller};
-use crate::engines::CACHE_UID;
+use crate::engines::node_figures::NodeFigures;
+use crate::engines::{CACHE_UID, EngineSettings, cache_nodes};
 use index::Index;
 
 /// Caches that are reconciled at the same time.
@@ -59,11 +60,14 @@ pub(crate) struct Context {
     pub(crate) events: Events,
     pub(crate) index: Index,
     pub(crate) queue: WorkQueue,
+    pub(crate) settings: EngineSettings,
+    pub(crate) figures: NodeFigures,
 }
 
 /// Runs the controller and never returns.
-pub(crate) async fn run(api: ApiClient, events: Events) {
-    let context = Arc::new(Context { api, events, index: Index::default(), queue: WorkQueue::default() });
+pub(crate) async fn run(api: ApiClient, events: Events, settings: EngineSettings) {
+    let (index, queue, figures) = (Index::default(), WorkQueue::default(), NodeFigures::default());
+    let context = Arc::new(Context { api, events, index, queue, settings, figures });
     let watches = FuturesUnordered::new();
     for (kind, labels) in watched() {
         let context = context.clone();
@@ -82,13 +86,16 @@ pub(crate) async fn run(api: ApiClient, events: Events) {
 fn watched() -> impl Iterator<Item = (Kind, Option<String>)> {
     let plain = [CACHE_BACKENDS].into_iter().chain(CHILDREN).chain(WORKLOADS).map(|kind| (kind, None));
     // A claim that is created again before its old volume is released has no event of its own at the release.
-    plain.chain([(PODS, Some(uses::CACHE.to_owned())), (VOLUMES, Some(CACHE_UID.to_owned()))])
+    let of_caches = || Some(CACHE_UID.to_owned());
+    plain.chain([(PODS, Some(uses::CACHE.to_owned())), (VOLUMES, of_caches()), (DEPLOYMENTS, of_caches())])
 }
 
 /// Returns the key of the cache to which a child belongs. A volume has no namespace, so its claimRef gives the key.
 fn cache_of(kind: Kind, object: &Value) -> Key {
     let at = if kind == VOLUMES { "/spec/claimRef" } else { "/metadata" };
-    Key::new(text(object, &format!("{at}/namespace")), text(object, &format!("{at}/name")))
+    let name = text(object, &format!("{at}/name"));
+    let name = if kind == DEPLOYMENTS { cache_nodes::cache_of(name) } else { name };
+    Key::new(text(object, &format!("{at}/namespace")), name)
 }
 
 impl Context {
@@ -105,6 +112,10 @@ impl Context {
                 let key = of(&object);
                 if kind == CACHE_BACKENDS {
                     self.index.add_cache(key.clone());
+                }
+                if kind == DEPLOYMENTS {
+                    // A pod of a cache node came or went: the last answers of the pods count no more.
+                    self.figures.remove(&key);
                 }
                 // Most claims of a cluster belong to no cache.
                 if self.index.is_known(&key) {

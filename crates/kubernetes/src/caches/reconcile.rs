@@ -21,6 +21,9 @@ use crate::engines::{Progress, engine_of};
 const RESYNC: Duration = Duration::from_secs(300);
 /// Requeue interval of a cache that waits for the deletion of an object.
 const BLOCKED_INTERVAL: Duration = Duration::from_secs(2);
+/// Requeue intervals of a cache with cache nodes: while they read data or start, and afterwards.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+const NODES_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Reconciles a cache.
 ///
@@ -30,6 +33,7 @@ pub(crate) async fn reconcile(context: &Context, key: &Key) -> ApiResult<Requeue
     let uses = context.index.of(key);
     let Some(read) = context.api.find(&CACHE_BACKENDS.object_path(Some(&key.namespace), &key.name)).await? else {
         context.index.remove_cache(key);
+        context.figures.remove(key);
         METRICS.set_state("cache", key, None);
         return if uses.is_empty() { Ok(Requeue::OnChange) } else { inline::create(context, key, &uses).await };
     };
@@ -50,19 +54,17 @@ pub(crate) async fn reconcile(context: &Context, key: &Key) -> ApiResult<Requeue
     }
     let invalid = invalid(key, &cache);
     let children = match (&invalid, engine_of(&cache.spec)) {
-        (None, Some(engine)) => Some(match children::ensure(&context.api, engine, &cache).await {
+        (None, Some(engine)) => Some(match children::ensure(&context.api, engine, &cache, &context.settings).await {
             Err(failure) => Err(failure),
             Ok(blocked @ Ensured::Blocked { .. }) => Ok((blocked, Claim::Absent, Progress::default())),
             Ok(ensured) => {
-                let (claim, progress) = children::observe(&context.api, engine, &cache).await?;
+                let (settings, figures) = (&context.settings, &context.figures);
+                let (claim, progress) = children::observe(&context.api, engine, &cache, settings, figures).await?;
                 Ok((ensured, claim, progress))
             }
         }),
         _ => None,
     };
-    let is_blocked = matches!(&children, Some(Ok((Ensured::Blocked { .. }, _, _))))
-        || matches!(&children, Some(Ok((_, Claim::Terminating, _))));
-    let failed = matches!(&children, Some(Err(_)));
     let observed = Observation { now: Timestamp::now(), uses: &uses, invalid, children };
     let next = status::next(&cache, &observed);
     let is_ready = status::is_ready(&cache, &next).is_ok();
@@ -75,10 +77,23 @@ pub(crate) async fn reconcile(context: &Context, key: &Key) -> ApiResult<Requeue
     }
     match seconds_left {
         Some(left) if left <= 0 => delete_idle(context, key, &written).await,
-        _ if failed => Ok(Requeue::WithBackoff),
-        Some(left) => Ok(Requeue::After(Duration::from_secs(left.unsigned_abs()).min(RESYNC))),
-        None => Ok(Requeue::After(if is_blocked { BLOCKED_INTERVAL } else { RESYNC })),
+        left => Ok(requeue(&observed, left.map(|left| Duration::from_secs(left.unsigned_abs())))),
     }
+}
+
+/// Returns when the cache is reconciled again; `left` is its remaining idle time.
+fn requeue(observed: &Observation<'_>, left: Option<Duration>) -> Requeue {
+    let interval = match &observed.children {
+        Some(Err(_)) => return Requeue::WithBackoff,
+        Some(Ok((Ensured::Blocked { .. }, _, _)) | Ok((_, Claim::Terminating, _))) => BLOCKED_INTERVAL,
+        Some(Ok((_, _, progress))) => match &progress.condition {
+            Some(condition) if condition.changes => PROGRESS_INTERVAL,
+            Some(_) => NODES_INTERVAL,
+            None => RESYNC,
+        },
+        None => RESYNC,
+    };
+    Requeue::After(left.map_or(interval, |left| left.min(interval)))
 }
 
 fn invalid(key: &Key, cache: &CacheBackend) -> Option<String> {

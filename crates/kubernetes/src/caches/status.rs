@@ -29,7 +29,9 @@ pub(crate) fn next(cache: &CacheBackend, observed: &Observation<'_>) -> CacheBac
     status.cache_engine = engine_of(&cache.spec).map(|engine| engine.name().to_owned());
     (status.cache_status, status.reason, status.message) = (Some(state), Some(reason.to_owned()), Some(message));
     status.observed_generation = cache.metadata.generation;
-    if let Some(Ok((_, _, progress))) = &observed.children {
+    if let Some(Ok((_, _, progress))) = &observed.children
+        && !progress.keeps_figures
+    {
         (status.cached, status.cached_percentage) = (progress.cached.clone(), progress.cached_percentage.clone());
         status.total.clone_from(&progress.total);
     }
@@ -48,6 +50,10 @@ pub(crate) fn next(cache: &CacheBackend, observed: &Observation<'_>) -> CacheBac
         Ok(()) => status.set(observed.now, condition("Ready", true, &reason, &message)),
         Err(Some(percent)) => status.set(observed.now, condition("Ready", false, "NotCachedYet", percent)),
         Err(None) => status.set(observed.now, condition("Ready", false, &reason, &message)),
+    }
+    match observed.children.as_ref().and_then(|children| children.as_ref().ok()?.2.condition.as_ref()) {
+        Some(of) => status.set(observed.now, condition("Cached", of.is_true, of.reason, &of.message)),
+        None => status.unset("Cached"),
     }
     match conflict(cache, observed.uses) {
         Some(conflict) => status.set(observed.now, condition("SpecConflict", true, "JobsDiffer", &conflict)),

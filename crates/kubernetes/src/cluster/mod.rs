@@ -5,6 +5,7 @@
 //! work_queue   keys to reconcile, with backoff             controller       the loop that reconciles queued keys
 //! leader       leader election by a Lease                  events           events of Kubernetes
 //! metrics      counters and gauges of this process         metrics_server   the endpoint for Prometheus
+//! pod_metrics  reads the metrics of a pod
 //! ```
 
 pub(crate) mod controller;
@@ -13,6 +14,7 @@ pub(crate) mod leader;
 pub(crate) mod metrics;
 pub(crate) mod metrics_server;
 pub(crate) mod objects;
+pub(crate) mod pod_metrics;
 pub(crate) mod watches;
 pub(crate) mod work_queue;
 

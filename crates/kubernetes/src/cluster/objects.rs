@@ -36,6 +36,8 @@ pub(crate) const fn kind(group: &'static str, version: &'static str, kind: &'sta
     Kind { group, version, kind, plural }
 }
 
+pub(crate) const DEPLOYMENTS: Kind = kind("apps", "v1", "Deployment", "deployments");
+pub(crate) const POLICIES: Kind = kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies");
 pub(crate) const CACHE_BACKENDS: Kind = kind("cache.kubedl.io", "v1alpha1", "CacheBackend", "cachebackends");
 pub(crate) const FOREBAY_SERVICES: Kind = kind("forebay.dev", "v1alpha1", "ForebayService", "forebayservices");
 pub(crate) const PODS: Kind = kind("", "v1", "Pod", "pods");
@@ -52,6 +54,14 @@ pub(crate) const TRAIN_JOBS: Kind = kind("trainer.kubeflow.org", "v1alpha1", "Tr
 pub(crate) const JOB_SETS: Kind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
 pub(crate) const RAY_JOBS: Kind = kind("ray.io", "v1", "RayJob", "rayjobs");
 pub(crate) const RAY_CLUSTERS: Kind = kind("ray.io", "v1", "RayCluster", "rayclusters");
+
+/// Returns the operator's pods, as a peer of a NetworkPolicy: the operator reads the metrics of pods.
+pub(crate) fn operator_pods(namespace: &str) -> Value {
+    json!({
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "podSelector": {"matchLabels": {"app": "forebay-operator"}},
+    })
+}
 
 impl Kind {
     /// The field `apiVersion` of objects: `group/version`.

@@ -7,8 +7,11 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{CACHE_UID, Child, ENGINES, Engine, Progress};
+use super::node_figures::NodeFigures;
+use super::prefetch_progress::CacheNodes;
+use super::{CACHE_UID, Child, ENGINES, Engine, EngineSettings, Progress};
 use crate::api::CacheBackend;
+use crate::cluster::Key;
 use crate::cluster::objects::{
     ApiClient, ApiError, ApiResult, CACHE_BACKENDS, CLAIMS, PODS, VOLUMES, is_terminating, items, text,
 };
@@ -89,15 +92,24 @@ fn label(object: &Value) -> &str {
 ///
 /// # Errors
 /// A fault that the author of the cache, or an administrator of the cluster, must correct.
-pub(crate) async fn ensure(api: &ApiClient, engine: &dyn Engine, cache: &CacheBackend) -> Result<Ensured, Failure> {
+pub(crate) async fn ensure(
+    api: &ApiClient,
+    engine: &dyn Engine,
+    cache: &CacheBackend,
+    settings: &EngineSettings,
+) -> Result<Ensured, Failure> {
     if let Some(prerequisite) = engine.prerequisite()
         && api.find(&prerequisite.path).await.map_err(|error| failure(&error))?.is_none()
     {
         return Err(Failure { reason: "EngineNotInstalled", message: prerequisite.missing.to_owned() });
     }
     let mut all = Ensured::Exists { drift: None };
-    for child in engine.children(cache) {
-        match ensure_child(api, engine, cache, &child).await? {
+    for child in engine.children(cache, settings) {
+        let ensured = match child.is_wanted {
+            true => ensure_child(api, engine, cache, &child).await?,
+            false => remove_child(api, cache, &child).await?,
+        };
+        match ensured {
             Ensured::Exists { drift: None } => {}
             blocked @ Ensured::Blocked { .. } => return Ok(blocked),
             drift @ Ensured::Exists { .. } => all = drift,
@@ -148,7 +160,13 @@ async fn ensure_child(
         api.delete(&child.path(), text(&found, "/metadata/uid"), None).await.map_err(|error| failure(&error))?;
         return blocked("ChildTerminating", format!("{what} lost its claim, and is made again"));
     }
-    if matches_desired(&found["spec"], &child.spec) {
+    let mut desired = child.spec.clone();
+    if let Some(at) = child.kept
+        && let (Some(desired), Some(found)) = (desired.pointer_mut(at), found["spec"].pointer(at))
+    {
+        desired.clone_from(found);
+    }
+    if matches_desired(&found["spec"], &desired) {
         return Ok(Ensured::Exists { drift: None });
     }
     if !child.can_change {
@@ -157,7 +175,7 @@ async fn ensure_child(
         return Ok(Ensured::Exists { drift: Some(drift) });
     }
     let version = text(&found, "/metadata/resourceVersion");
-    let change = json!({"metadata": {"resourceVersion": version}, "spec": child.spec});
+    let change = json!({"metadata": {"resourceVersion": version}, "spec": desired});
     match api.merge(&child.path(), &change).await {
         Ok(_) => Ok(Ensured::Exists { drift: None }),
         Err(error) if error.is_conflict() => {
@@ -165,6 +183,16 @@ async fn ensure_child(
         }
         Err(error) => Err(failure(&error)),
     }
+}
+
+/// Deletes a child that the spec does not want any more. An object of another owner stays.
+async fn remove_child(api: &ApiClient, cache: &CacheBackend, child: &Child) -> Result<Ensured, Failure> {
+    let found = api.find(&child.path()).await.map_err(|error| failure(&error))?;
+    if let Some(found) = found.filter(|found| Owner::of(cache).owns(found) && !is_terminating(found)) {
+        let deleted = api.delete(&child.path(), text(&found, "/metadata/uid"), None).await;
+        deleted.map_err(|error| failure(&error))?;
+    }
+    Ok(Ensured::Exists { drift: None })
 }
 
 fn manifest(cache: &CacheBackend, child: &Child) -> Value {
@@ -228,6 +256,8 @@ pub(crate) async fn observe(
     api: &ApiClient,
     engine: &dyn Engine,
     cache: &CacheBackend,
+    settings: &EngineSettings,
+    figures: &NodeFigures,
 ) -> ApiResult<(Claim, Progress)> {
     let owner = Owner::of(cache);
     let namespace = cache.metadata.namespace.as_deref();
@@ -239,17 +269,26 @@ pub(crate) async fn observe(
         Some(_) => Claim::Pending,
     };
     let mut children = Vec::new();
-    for child in engine.children(cache) {
+    for child in engine.children(cache, settings).into_iter().filter(|child| child.is_wanted) {
         children.extend(api.find(&child.path()).await?);
     }
-    Ok((claim, engine.progress(&children)))
+    let nodes = match engine.cache_nodes(cache) {
+        0 => CacheNodes::default(),
+        _ => figures.of(api, &Key::new(namespace.unwrap_or_default(), owner.name)).await?,
+    };
+    Ok((claim, engine.progress(cache, &children, &nodes)))
 }
 
 /// Deletes the children of a cache. Returns the kind and the name of each child that still exists.
 ///
 /// # Errors
 /// When the API rejects a request, or does not answer. A retry is safe.
-pub(crate) async fn tear_down(api: &ApiClient, cache: &CacheBackend, now: Timestamp) -> ApiResult<Vec<String>> {
+pub(crate) async fn tear_down(
+    api: &ApiClient,
+    cache: &CacheBackend,
+    settings: &EngineSettings,
+    now: Timestamp,
+) -> ApiResult<Vec<String>> {
     let owner = Owner::of(cache);
     let mut left = Vec::new();
     // The children of the current spec, and the children that another engine may have made before the spec changed.
@@ -258,7 +297,7 @@ pub(crate) async fn tear_down(api: &ApiClient, cache: &CacheBackend, now: Timest
         if super::engine_of(&cache.spec).map(Engine::name) != Some(engine.name()) {
             of_engine.spec.cache_engine = Some(default_spec_of(engine.name()));
         }
-        for child in engine.children(&of_engine).into_iter().rev() {
+        for child in engine.children(&of_engine, settings).into_iter().rev() {
             if child.kind == CLAIMS {
                 continue;
             }

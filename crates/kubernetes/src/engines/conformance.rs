@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::{ENGINES, engine_of};
+use super::prefetch_progress::CacheNodes;
+use super::{ENGINES, EngineSettings, engine_of};
 use crate::api::CacheBackend;
 
 fn cache(engine: &str) -> CacheBackend {
@@ -30,10 +31,11 @@ fn each_engine_is_found_by_its_name_and_takes_a_cache_of_it() {
 
 #[test]
 fn children_depend_on_the_cache_alone_and_name_all_of_its_sources() {
+    let settings = EngineSettings::default();
     for engine in ENGINES {
         let cache = cache(engine.name());
-        let children = engine.children(&cache);
-        assert_eq!(children, engine.children(&cache));
+        let children = engine.children(&cache, &settings);
+        assert_eq!(children, engine.children(&cache, &settings));
         assert!(!children.is_empty());
         let text: String = children.iter().map(|child| child.spec.to_string()).collect();
         for wanted in ["s3://a/b", "local:///c", "/dev/shm", "/ssd"] {
@@ -42,7 +44,7 @@ fn children_depend_on_the_cache_alone_and_name_all_of_its_sources() {
         let mut other = cache.clone();
         other.metadata.name = Some("other".to_owned());
         let names = |children: &[super::Child]| children.iter().map(super::Child::path).collect::<Vec<_>>();
-        assert!(names(&engine.children(&other)).iter().all(|path| !names(&children).contains(path)));
+        assert!(names(&engine.children(&other, &settings)).iter().all(|path| !names(&children).contains(path)));
         assert!(children.iter().all(|child| child.namespace.is_none() || child.namespace.as_deref() == Some("ml")));
     }
 }
@@ -55,6 +57,7 @@ fn a_claim_of_another_owner_is_not_taken() {
             json!({"metadata": {"name": "mnist", "labels": {super::CACHE_UID: "another"}}}),
         ];
         assert!(others.iter().all(|claim| !engine.is_claim("1-2", claim)), "{}", engine.name());
-        assert!(engine.progress(&[json!({})]).cached_percentage.is_none());
+        let nothing = engine.progress(&cache(engine.name()), &[json!({})], &CacheNodes::default());
+        assert!(nothing.cached_percentage.is_none());
     }
 }

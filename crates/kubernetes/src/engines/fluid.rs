@@ -3,8 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Child, Engine, Prerequisite, Progress};
-use crate::api::{CacheBackend, FluidRuntime};
+use super::prefetch_progress::CacheNodes;
+use super::{Child, Engine, EngineSettings, PreferredNodes, Prerequisite, Progress};
+use crate::api::{CacheBackend, CacheBackendSpec, FluidRuntime};
 use crate::cluster::Key;
 use crate::cluster::objects::{Kind, kind, text};
 
@@ -38,7 +39,7 @@ impl Engine for Fluid {
         None
     }
 
-    fn children(&self, cache: &CacheBackend) -> Vec<Child> {
+    fn children(&self, cache: &CacheBackend, _: &EngineSettings) -> Vec<Child> {
         let Some((kind, runtime)) = runtime(cache) else { return Vec::new() };
         let name = cache.metadata.name.clone().unwrap_or_default();
         let mounts: Vec<_> = cache
@@ -63,12 +64,18 @@ impl Engine for Fluid {
             name: name.clone(),
             spec,
             can_change: true,
+            kept: None,
+            is_wanted: true,
         };
         let replicas = runtime.replicas.unwrap_or(1);
         vec![
             child(DATASETS, json!({"mounts": mounts})),
             child(kind, json!({"replicas": replicas, "tieredstore": {"levels": levels}})),
         ]
+    }
+
+    fn cache_nodes(&self, _: &CacheBackend) -> u32 {
+        0
     }
 
     fn not_installed(&self) -> &'static str {
@@ -79,7 +86,7 @@ impl Engine for Fluid {
         text(claim, "/metadata/annotations/CreatedBy") == "fluid" || text(claim, "/spec/storageClassName") == "fluid"
     }
 
-    fn progress(&self, children: &[Value]) -> Progress {
+    fn progress(&self, _: &CacheBackend, children: &[Value], _: &CacheNodes) -> Progress {
         let Some(dataset) = children.iter().find(|child| text(child, "/kind") == DATASETS.kind) else {
             return Progress::default();
         };
@@ -94,12 +101,13 @@ impl Engine for Fluid {
             cached: field("/status/cacheStates/cached"),
             cached_percentage: field("/status/cacheStates/cachedPercentage"),
             total: field("/status/ufsTotal"),
+            ..Progress::default()
         }
     }
 
-    fn node_label(&self, cache: &Key) -> Option<String> {
+    fn preferred_nodes(&self, cache: &Key, _: &CacheBackendSpec) -> Option<PreferredNodes> {
         let label = format!("s-{}-{}", cache.namespace, cache.name);
-        (label.len() <= LABEL_MAX).then(|| format!("fluid.io/{label}"))
+        (label.len() <= LABEL_MAX).then(|| PreferredNodes::WithLabel(format!("fluid.io/{label}")))
     }
 }
 

@@ -8,15 +8,19 @@
 //! | `prefetch` | `true`: the driver reads all remote files into the tier; absent otherwise |
 //! | `tiers` | JSON: a list of `{"path": folder on the node, "quota": bytes, "medium": MEM, SSD or HDD}`, the fastest first |
 //!
+//! With `replicas`, cache nodes read all remote files before pods of jobs run: see [`super::cache_nodes`].
+//!
 //! A volume is cluster-scoped, so a namespaced cache cannot own it. The volume has the cache's uid as a label, and the
 //! operator deletes it before it removes the cache's finalizer.
 
 use serde_json::{Value, json};
 
-use super::{CACHE_UID, Child, Engine, Prerequisite, Progress};
-use crate::api::CacheBackend;
+use super::cache_nodes::{self, CACHE_NODE};
+use super::prefetch_progress::{self, CacheNodes};
+use super::{CACHE_UID, Child, Engine, EngineSettings, PreferredNodes, Prerequisite, Progress};
 use crate::api::cache_backend::{Medium, Tier};
 use crate::api::validate::bytes;
+use crate::api::{CacheBackend, CacheBackendSpec};
 use crate::cluster::Key;
 use crate::cluster::objects::{CLAIMS, Kind, VOLUMES, kind, text};
 
@@ -45,9 +49,9 @@ impl Engine for Forebay {
         if length > 253 {
             return Err(format!("{namespace}/{name} makes a name of {length} characters: at most 253"));
         }
-        if cache.spec.min_cached() > 0.0 {
-            let fault =
-                "spec.options.minCachedPercent is above 0: the engine forebay reports no percentage, so leave it out";
+        if cache.spec.min_cached() > 0.0 && replicas(&cache.spec) == 0 {
+            let fault = "spec.cacheEngine.forebay.replicas is 0, and options.minCachedPercent above 0: no node would \
+                         cache the data before pods run";
             return Err(fault.to_owned());
         }
         let sources = cache.spec.sources();
@@ -70,8 +74,9 @@ impl Engine for Forebay {
         Some(Prerequisite { path: DRIVERS.object_path(None, DRIVER), missing })
     }
 
-    fn children(&self, cache: &CacheBackend) -> Vec<Child> {
+    fn children(&self, cache: &CacheBackend, settings: &EngineSettings) -> Vec<Child> {
         let Key { namespace, name } = key(cache);
+        let replicas = replicas(&cache.spec);
         let engine = cache.spec.cache_engine.as_ref().and_then(|engine| engine.forebay.as_ref());
         let tiers = engine.map_or(&[][..], |engine| &engine.tiered_storage);
         let total: f64 = tiers.iter().filter_map(|tier| bytes(&tier.quota)).sum();
@@ -79,7 +84,7 @@ impl Engine for Forebay {
         let sources = json!(cache.spec.sources()).to_string();
         let volume_name = volume(&namespace, &name);
         let mut attributes = json!({"sources": sources, "tiers": tiers_attribute(tiers)});
-        if engine.is_some_and(|engine| engine.prefetch) {
+        if replicas > 0 || engine.is_some_and(|engine| engine.prefetch) {
             attributes["prefetch"] = json!("true");
         }
         let source = json!({
@@ -95,28 +100,53 @@ impl Engine for Forebay {
             "accessModes": ["ReadOnlyMany"], "storageClassName": CLASS, "volumeName": volume_name,
             "resources": {"requests": {"storage": size}},
         });
-        vec![
-            Child { kind: VOLUMES, namespace: None, name: volume_name.clone(), spec: volume, can_change: false },
-            Child { kind: CLAIMS, namespace: Some(namespace), name, spec: claim, can_change: false },
-        ]
+        let child = |kind, namespace, name, spec| Child {
+            kind,
+            namespace,
+            name,
+            spec,
+            can_change: false,
+            kept: None,
+            is_wanted: true,
+        };
+        let mut children =
+            vec![child(VOLUMES, None, volume_name.clone(), volume), child(CLAIMS, Some(namespace), name, claim)];
+        if let Some(engine) = engine {
+            children.extend(cache_nodes::children(&key(cache), engine, replicas, settings));
+        }
+        children
+    }
+
+    fn cache_nodes(&self, cache: &CacheBackend) -> u32 {
+        replicas(&cache.spec)
     }
 
     fn not_installed(&self) -> &'static str {
-        "this cluster has no PersistentVolumes"
+        "this cluster lacks a kind that every cluster has"
     }
 
     fn is_claim(&self, cache_uid: &str, claim: &Value) -> bool {
         text(claim, &format!("/metadata/labels/{}", CACHE_UID.replace('/', "~1"))) == cache_uid
     }
 
-    fn progress(&self, _: &[Value]) -> Progress {
-        // Nodes fill their tiers as pods read files, and report the cached bytes in their metrics.
-        Progress::default()
+    fn progress(&self, cache: &CacheBackend, _: &[Value], nodes: &CacheNodes) -> Progress {
+        match replicas(&cache.spec) {
+            // Nodes fill their tiers as pods read files.
+            0 => Progress::default(),
+            replicas => prefetch_progress::progress(replicas, nodes),
+        }
     }
 
-    fn node_label(&self, _: &Key) -> Option<String> {
-        None
+    fn preferred_nodes(&self, cache: &Key, spec: &CacheBackendSpec) -> Option<PreferredNodes> {
+        (replicas(spec) > 0).then(|| PreferredNodes::WithPods(CACHE_NODE, cache.name.clone()))
     }
+}
+
+/// Number of cache nodes: `replicas`, or one where pods wait for cached data.
+fn replicas(spec: &CacheBackendSpec) -> u32 {
+    let engine = spec.cache_engine.as_ref().and_then(|engine| engine.forebay.as_ref());
+    let waits = spec.min_cached() > 0.0;
+    engine.map_or(0, |engine| engine.replicas.map_or(u32::from(waits), |n| u32::try_from(n).unwrap_or(0)))
 }
 
 fn key(cache: &CacheBackend) -> Key {

@@ -27,11 +27,11 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
 use crate::cluster::events::Events;
-use crate::cluster::objects::{ApiClient, CLAIMS, FOREBAY_SERVICES, Kind, PODS};
+use crate::cluster::objects::{ApiClient, CLAIMS, DEPLOYMENTS, FOREBAY_SERVICES, Kind, PODS, POLICIES};
 use crate::cluster::watches::{WatchEvent, watch};
 use crate::cluster::work_queue::WorkQueue;
 use crate::cluster::{Key, controller};
-use manifests::{CONFIG_MAPS, ClusterInfo, DEPLOYMENTS, POLICIES, ROLE, SERVICE, SERVICES, STATEFUL_SETS};
+use manifests::{CONFIG_MAPS, ClusterInfo, ROLE, SERVICE, SERVICES, STATEFUL_SETS};
 use memory::Memory;
 use store::Store;
 

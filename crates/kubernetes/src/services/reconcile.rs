@@ -10,9 +10,7 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::apply::{Applied, apply, is_owned_by};
-use super::manifests::{
-    self, DEPLOYMENTS, Manifest, POLICIES, STATEFUL_SETS, WORKER_TYPE, dispatcher_name, is_rolled_out,
-};
+use super::manifests::{self, Manifest, STATEFUL_SETS, WORKER_TYPE, dispatcher_name, is_rolled_out};
 use super::memory::Missing;
 use super::status::{self, Dispatchers, Observation};
 use super::wanted_workers::{self, WantedWorkers};
@@ -21,7 +19,9 @@ use crate::api::service_status::{ServiceStatus, WorkerTypeStatus};
 use crate::api::service_validate::validate;
 use crate::cluster::Key;
 use crate::cluster::metrics::METRICS;
-use crate::cluster::objects::{ApiError, ApiResult, FOREBAY_SERVICES, Kind, PODS, is_terminating, text};
+use crate::cluster::objects::{
+    ApiError, ApiResult, DEPLOYMENTS, FOREBAY_SERVICES, Kind, PODS, POLICIES, is_terminating, text,
+};
 use crate::cluster::work_queue::Requeue;
 use crate::scale::Workload;
 use crate::scale::cause::{self, WorkloadName};

@@ -1,29 +1,20 @@
 //! Reads from a dispatcher's metrics how many workers it wants. Metrics need no token, so the operator reads no Secret.
 //!
-//! Only the leading dispatcher has the number. Bounds: [`ANSWER_MAX`] for all dispatchers of a service, [`TEXT_MAX`]
-//! for one.
+//! Only the leading dispatcher has the number. Bound: [`ANSWER_MAX`] for all dispatchers of a service.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::Request;
-use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
 
 use super::manifests::DISPATCHER_METRICS;
 use crate::cluster::objects::{is_terminating, text};
+use crate::cluster::pod_metrics::{self, label, samples};
 
 /// Timeout for the dispatchers of a service.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Largest text of metrics.
-const TEXT_MAX: usize = 4 << 20;
 
 /// The numbers of workers that a dispatcher wants.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,7 +39,8 @@ impl WantedWorkers {
 pub(crate) async fn fetch(pods: &[Value]) -> WantedWorkers {
     let addresses =
         pods.iter().filter(|pod| !is_terminating(pod)).filter_map(|pod| text(pod, "/status/podIP").parse().ok());
-    let mut answers: FuturesUnordered<_> = addresses.map(async |address| (address, metrics(address).await)).collect();
+    let mut answers: FuturesUnordered<_> =
+        addresses.map(async |address| (address, pod_metrics::fetch(address, DISPATCHER_METRICS).await)).collect();
     let found = async {
         while let Some((address, answer)) = answers.next().await {
             match answer {
@@ -62,62 +54,23 @@ pub(crate) async fn fetch(pods: &[Value]) -> WantedWorkers {
     tokio::time::timeout(ANSWER_MAX, found).await.unwrap_or_default()
 }
 
-async fn metrics(address: IpAddr) -> Result<String, String> {
-    let at = SocketAddr::new(address, DISPATCHER_METRICS);
-    let message = |error: &dyn std::error::Error| forebay_proto::innermost(error);
-    let socket = TcpStream::connect(at).await.map_err(|e| message(&e))?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await.map_err(|e| message(&e))?;
-    let request = Request::get("/metrics").header("host", at.to_string()).body(Empty::<Bytes>::new());
-    let request = request.map_err(|e| message(&e))?;
-    let answer = async {
-        let answer = sender.send_request(request).await.map_err(|e| message(&e))?;
-        if !answer.status().is_success() {
-            return Err(format!("status {}", answer.status()));
-        }
-        let body = Limited::new(answer.into_body(), TEXT_MAX).collect().await.map_err(|e| message(&*e))?;
-        String::from_utf8(body.to_bytes().to_vec()).map_err(|e| message(&e))
-    };
-    // A failed connection also fails the request, so the connection's own result is ignored.
-    let open = async {
-        connection.await.ok();
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        answer = answer => answer,
-        () = open => Err("the connection ended".to_owned()),
-    }
-}
-
 fn is_leader(text: &str) -> bool {
-    samples(text, "forebay_dispatcher_leader").next().is_none_or(|(_, value)| value == 1)
+    counts(text, "forebay_dispatcher_leader").next().is_none_or(|(_, value)| value == 1)
 }
 
 fn read(text: &str) -> WantedWorkers {
     let of_kind = |(labels, value): (&str, u32)| {
-        let label = |name: &str| {
-            let (_, rest) = labels.split_once(&format!("{name}=\""))?;
-            rest.split_once('"').map(|(value, _)| value.to_owned())
-        };
-        Some(((label("kind")?, label("spot")? == "true"), value))
+        Some(((label(labels, "kind")?.to_owned(), label(labels, "spot")? == "true"), value))
     };
     WantedWorkers {
-        all: samples(text, "forebay_workers_wanted").map(|(_, value)| value).next(),
-        kinds: samples(text, "forebay_workers_wanted_by_kind").filter_map(of_kind).collect(),
+        all: counts(text, "forebay_workers_wanted").map(|(_, value)| value).next(),
+        kinds: counts(text, "forebay_workers_wanted_by_kind").filter_map(of_kind).collect(),
     }
 }
 
-/// The samples of a metric: labels, and the value as a whole number.
-fn samples<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = (&'a str, u32)> {
-    text.lines().filter_map(move |line| {
-        let rest = line.strip_prefix(name)?;
-        let (labels, value) = match rest.strip_prefix('{') {
-            Some(rest) => rest.rsplit_once('}')?,
-            None => ("", rest.strip_prefix(' ')?),
-        };
-        let value: f64 = value.trim().parse().ok()?;
-        // Numbers of workers are whole, and at most 100,000.
-        (0.0..=1e6).contains(&value).then_some((labels, value as u32))
-    })
+/// The samples of a metric with whole numbers of workers, of which there are at most a million.
+fn counts<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = (&'a str, u32)> {
+    samples(text, name).filter(|(_, value)| (0.0..=1e6).contains(value)).map(|(labels, value)| (labels, value as u32))
 }
 
 #[cfg(test)]

@@ -71,9 +71,9 @@ impl Admission {
             .unwrap_or_else(|| MOUNT_PATH_DEFAULT.to_owned());
         mounted(&mount_path).map_err(invalid)?;
         let waiter = if self.capabilities.gates { Waiter::Gate } else { Waiter::Container(self.image.clone()) };
-        let node_label = spec.and_then(engine_of).and_then(|engine| engine.node_label(&used.cache));
+        let nodes = spec.and_then(|spec| engine_of(spec)?.preferred_nodes(&used.cache, spec));
         let user = used.declared_by.and_then(|user| serde_json::to_string(&user).ok());
-        let injection = Injection { cache: used.cache.name, mount_path, node_label, waiter, user };
+        let injection = Injection { cache: used.cache.name, mount_path, nodes, waiter, user };
         inject(pod, &injection).map(Some).map_err(invalid)
     }
 

@@ -1,13 +1,14 @@
 //! Changes a pod that uses a cache. Pure, and idempotent.
 //!
 //! The webhook adds the claim's volume, with a read-only mount in every container and init container; the variables
-//! `KUBEDL_CACHE_NAME` and `FOREBAY_CACHE_NAME`; the label by which the operator finds the pod; a node affinity for
-//! nodes that store the data; and a scheduling gate, or an init container that waits on clusters without gates.
+//! `KUBEDL_CACHE_NAME` and `FOREBAY_CACHE_NAME`; the label by which the operator finds the pod; an affinity for nodes
+//! that store the data; and a scheduling gate, or an init container that waits on clusters without gates.
 
 use serde_json::{Value, json};
 
 use crate::caches::uses::{CACHE, GATE, USER, WAITER};
 use crate::cluster::objects::{items, text};
+use crate::engines::PreferredNodes;
 
 /// Name of the volume, as in KubeDL.
 const VOLUME: &str = "cachevolume";
@@ -16,7 +17,7 @@ const OTHER_VOLUME: &str = "forebay-cache";
 /// The downwardAPI volume with the pod's annotations.
 const STATE_VOLUME: &str = "forebay-cache-state";
 const STATE_FOLDER: &str = "/forebay";
-/// Weight of the node affinity, from 1 to 100.
+/// Weight of the affinity, from 1 to 100.
 const PREFERENCE: u32 = 100;
 const NAMES: [&str; 2] = ["KUBEDL_CACHE_NAME", "FOREBAY_CACHE_NAME"];
 
@@ -34,7 +35,7 @@ pub(crate) enum Waiter {
 pub(crate) struct Injection {
     pub(crate) cache: String,
     pub(crate) mount_path: String,
-    pub(crate) node_label: Option<String>,
+    pub(crate) nodes: Option<PreferredNodes>,
     pub(crate) waiter: Waiter,
     /// The workload that declared the cache, as JSON; `None` if the pod did.
     pub(crate) user: Option<String>,
@@ -59,8 +60,10 @@ pub(crate) fn inject(pod: &Value, with: &Injection) -> Result<Value, String> {
             }
         }
     }
-    if let Some(label) = &with.node_label {
-        prefer(&mut pod, label);
+    match &with.nodes {
+        Some(PreferredNodes::WithLabel(label)) => prefer_nodes(&mut pod, label),
+        Some(PreferredNodes::WithPods(label, value)) => prefer_nodes_of_pods(&mut pod, label, value),
+        None => {}
     }
     match &with.waiter {
         // The API rejects gates of a pod with a node.
@@ -129,7 +132,7 @@ fn name(container: &mut Value, cache: &str) {
     }
 }
 
-fn prefer(pod: &mut Value, label: &str) {
+fn prefer_nodes(pod: &mut Value, label: &str) {
     let at = "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
     let is_there = |p: &Value| items(p, "/preference/matchExpressions").iter().any(|e| text(e, "/key") == label);
     if !items(pod, at).iter().any(is_there) {
@@ -138,6 +141,19 @@ fn prefer(pod: &mut Value, label: &str) {
         push(
             &mut pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"],
             preference,
+        );
+    }
+}
+
+fn prefer_nodes_of_pods(pod: &mut Value, label: &str, value: &str) {
+    let near = json!({
+        "labelSelector": {"matchLabels": {label: value}}, "topologyKey": "kubernetes.io/hostname",
+    });
+    let at = "/spec/affinity/podAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+    if !items(pod, at).iter().any(|p| p["podAffinityTerm"] == near) {
+        push(
+            &mut pod["spec"]["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"],
+            json!({"weight": PREFERENCE, "podAffinityTerm": near}),
         );
     }
 }
@@ -181,10 +197,14 @@ fn without_nulls(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engines::cache_nodes::CACHE_NODE;
 
     fn with(waiter: Waiter) -> Injection {
-        let node_label = Some("fluid.io/s-ml-mnist".to_owned());
-        Injection { cache: "mnist".to_owned(), mount_path: "/data".to_owned(), node_label, waiter, user: None }
+        let nodes = Some(match waiter {
+            Waiter::Gate => PreferredNodes::WithLabel("fluid.io/s-ml-mnist".to_owned()),
+            Waiter::Container(_) => PreferredNodes::WithPods(CACHE_NODE, "mnist".to_owned()),
+        });
+        Injection { cache: "mnist".to_owned(), mount_path: "/data".to_owned(), nodes, waiter, user: None }
     }
 
     #[test]
@@ -209,6 +229,8 @@ mod tests {
             let waits = text(&once, "/spec/initContainers/0/name") == WAITER;
             assert_eq!(waits, waiter != Waiter::Gate);
             assert_eq!(once.pointer("/spec/schedulingGates").is_some(), waiter == Waiter::Gate);
+            let affinity = if waiter == Waiter::Gate { "nodeAffinity" } else { "podAffinity" };
+            assert_eq!(once["spec"]["affinity"].as_object().map(|all| all.keys().eq([affinity])), Some(true));
         }
     }
 

@@ -17,10 +17,8 @@ pub(crate) const WORKER_TYPE: &str = "forebay.dev/worker-type";
 pub(crate) const APPLIED_HASH: &str = "forebay.dev/written";
 
 pub(crate) const STATEFUL_SETS: Kind = kind("apps", "v1", "StatefulSet", "statefulsets");
-pub(crate) const DEPLOYMENTS: Kind = kind("apps", "v1", "Deployment", "deployments");
 pub(crate) const SERVICES: Kind = kind("", "v1", "Service", "services");
 pub(crate) const CONFIG_MAPS: Kind = kind("", "v1", "ConfigMap", "configmaps");
-pub(crate) const POLICIES: Kind = kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies");
 /// PodDisruptionBudgets of Kubernetes 1.21 and later, and of earlier versions.
 pub(crate) const BUDGETS: Kind = kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
 pub(crate) const OLD_BUDGETS: Kind = kind("policy", "v1beta1", "PodDisruptionBudget", "poddisruptionbudgets");

@@ -17,8 +17,8 @@ mod worker;
 
 pub(crate) use dispatcher::is_rolled_out;
 pub(crate) use manifest::{
-    APPLIED_HASH, BUDGETS, CONFIG_MAPS, ClusterInfo, DEPLOYMENTS, DISPATCHER_METRICS, Manifest, OLD_BUDGETS, POLICIES,
-    ROLE, SERVICE, SERVICES, STATEFUL_SETS, WORKER_TYPE, address, dispatcher_name,
+    APPLIED_HASH, BUDGETS, CONFIG_MAPS, ClusterInfo, DISPATCHER_METRICS, Manifest, OLD_BUDGETS, ROLE, SERVICE,
+    SERVICES, STATEFUL_SETS, WORKER_TYPE, address, dispatcher_name,
 };
 
 use crate::api::service::ForebayService;

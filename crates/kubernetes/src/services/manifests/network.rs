@@ -3,18 +3,16 @@
 use serde_json::{Value, json};
 
 use super::manifest::{
-    CONFIG_MAPS, ClusterInfo, DISPATCHER_METRICS, DISPATCHER_PORT, Manifest, Owner, POLICIES, SERVICES, WORKER_METRICS,
+    CONFIG_MAPS, ClusterInfo, DISPATCHER_METRICS, DISPATCHER_PORT, Manifest, Owner, SERVICES, WORKER_METRICS,
     WORKER_PORT, address,
 };
+use crate::cluster::objects::{POLICIES, operator_pods};
 
 /// Returns these manifests.
 pub(super) fn manifests(owner: &Owner<'_>, cluster: &ClusterInfo) -> Vec<Manifest> {
     let mut manifests = vec![service(owner), headless(owner), settings(owner)];
     if owner.spec.network.as_ref().and_then(|network| network.policy).unwrap_or(true) {
-        let operator = json!({
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": cluster.operator}},
-            "podSelector": {"matchLabels": {"app": "forebay-operator"}},
-        });
+        let operator = operator_pods(&cluster.operator);
         manifests.push(policy(owner, "dispatcher", (DISPATCHER_PORT, DISPATCHER_METRICS), Some(operator)));
         manifests.push(policy(owner, "worker", (WORKER_PORT, WORKER_METRICS), None));
     }

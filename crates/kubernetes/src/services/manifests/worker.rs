@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
-use super::manifest::{ClusterInfo, DEPLOYMENTS, Manifest, Owner, WORKER_METRICS, WORKER_PORT, WORKER_TYPE, address};
+use super::manifest::{ClusterInfo, Manifest, Owner, WORKER_METRICS, WORKER_PORT, WORKER_TYPE, address};
 use super::pod_spec::{Pod, TLS_FOLDER, TOKENS_FOLDER};
 use crate::api::service::Worker;
+use crate::cluster::objects::DEPLOYMENTS;
 
 /// Share of the workers that may be unavailable at once: the others compute their splits.
 const AWAY: &str = "25%";
