@@ -82,8 +82,8 @@ const WINDOW_BYTES: u64 = 2 << 10;
 /// offsets.
 fn window_rows(source: &Source, index: &SourceIndex, alone: bool) -> Result<Vec<(u64, Chunk)>> {
     let open = || forebay_io::open(source, index.clone(), &NoBlobs, ReadOptions::default());
-    let sizes: Vec<u64> = index.files().map(|file| file.size).collect();
-    let layout = LaneLayout::new(index.blocks(), index.bytes(), WINDOW_BYTES, !index.extent().is_compressed);
+    let (sizes, extent) = (index.window_sizes(), index.extent());
+    let layout = LaneLayout::new(extent.blocks, extent.bytes, WINDOW_BYTES, !extent.is_compressed);
     let lanes = Arc::new(EpochLanes::new(layout, &sizes, 5));
     let (mut rows, first) = (Vec::new(), open()?);
     for number in 0..layout.windows() {

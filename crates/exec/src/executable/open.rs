@@ -152,7 +152,7 @@ impl Executable {
         let page_cached = context.and_then(|context| PageCachedSource::open(source, bytes, &context.cache));
         let plan =
             if plan.knows_rows() { plan } else { Arc::new(plan.over(&stages, block_starts(index.as_ref(), &plan))?) };
-        let sizes = || index.iter().flat_map(SourceIndex::files).map(|file| file.size).collect();
+        let sizes = || index.as_ref().map(SourceIndex::window_sizes).unwrap_or_default();
         let plan = if plan.lane_layout().is_some() { Arc::new(plan.over_files(sizes())) } else { plan };
         let window_rows = plan.sizing().window_rows;
         let others = sharers - 1;

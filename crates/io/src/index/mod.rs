@@ -32,7 +32,7 @@ pub(crate) const FILES_IN_BLOCK: u64 = 1024;
 pub const ROWS_IN_BLOCK: u64 = 65_536;
 
 const MAGIC: [u8; 4] = *b"FBIX";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// A file that the index pins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,9 @@ pub(crate) struct Inner {
     pub(crate) tables: Vec<Arc<Table>>,
     /// For each of these files, the points where decoding can begin, if the file is compressed as a whole.
     pub(crate) points: Vec<Option<Arc<Points>>>,
+    /// For files that are not counted: the assumed content bytes for each stored byte of those whose names show that they
+    /// are compressed; 0 if there are none.
+    pub(crate) density: u64,
     /// The first row of each block, and the number of rows; empty when it is computed or not counted.
     starts: Vec<u64>,
     /// The first row of each file, where files have several blocks.
@@ -110,6 +113,12 @@ impl Inner {
         let stored = self.stats.get(file).map_or(0, |stat| stat.size);
         let matching = || self.matching(file).map(|matching| matching.bytes);
         self.points_of(file).map(|points| points.size).or_else(matching).unwrap_or(stored)
+    }
+
+    /// Returns the estimated bytes of content of a file that is not counted, if its name shows that it is compressed.
+    pub(crate) fn estimate_of(&self, file: usize) -> Option<u64> {
+        let is_estimated = self.density > 0 && compressed::is_named_so(self.uris.get(file)?);
+        is_estimated.then(|| self.stats.get(file).map_or(0, |stat| stat.size.saturating_mul(self.density)))
     }
 
     fn matching(&self, file: usize) -> Option<&Matching> {
@@ -195,7 +204,8 @@ impl SourceIndex {
         }
     }
 
-    /// Returns the figures that a plan needs of the source. The bytes of counted files are their decompressed bytes.
+    /// Returns the figures that a plan needs of the source. The bytes of counted files are their decompressed bytes; those
+    /// of other files whose names show that they are compressed, an estimate of these.
     pub fn extent(&self) -> Extent {
         if self.parts().len() > 0 {
             let parts: Vec<Extent> = self.parts().map(Self::extent).collect();
@@ -204,11 +214,22 @@ impl SourceIndex {
             return Extent { rows: self.rows(), blocks: self.blocks(), bytes, is_compressed, parts };
         }
         let is_other = |&file: &usize| self.0.points_of(file).is_some() || self.0.matching(file).is_some();
-        let bytes = (0..self.0.tables.len()).filter(is_other).fold(self.bytes(), |sum, file| {
+        let counted = (0..self.0.tables.len()).filter(is_other).fold(self.bytes(), |sum, file| {
             sum.saturating_sub(self.0.stats[file].size).saturating_add(self.0.size_of(file))
         });
+        let bytes = match self.0.density {
+            0 => counted,
+            _ => self.window_sizes().into_iter().fold(0, u64::saturating_add),
+        };
         let is_compressed = self.0.uris.iter().any(|uri| compressed::is_named_so(uri));
         Extent { rows: self.rows(), blocks: self.blocks(), bytes, is_compressed, parts: Vec::new() }
+    }
+
+    /// Returns the bytes of each file, over which windows are laid out: as stored, or the estimated content of a file
+    /// whose name shows that it is compressed.
+    pub fn window_sizes(&self) -> Vec<u64> {
+        let size = |(file, of): (usize, FileRef<'_>)| self.0.estimate_of(file).unwrap_or(of.size);
+        self.files().enumerate().map(size).collect()
     }
 
     /// Returns the pinned files in order.
@@ -260,7 +281,7 @@ impl SourceIndex {
             Layout::Unknown => (0, 0, 0),
             Layout::Computed { rows, row_bytes } => (1, rows, row_bytes),
             Layout::Files => (2, 0, 0),
-            Layout::PerFile { counted: false } => (3, 0, 0),
+            Layout::PerFile { counted: false } => (3, 0, inner.density),
             Layout::PerFile { counted: true } => (4, 0, 0),
             Layout::Groups => (5, 0, 0),
             Layout::Joined => (6, 0, 0),
@@ -308,7 +329,8 @@ impl SourceIndex {
             other => return Err(Error::data(format!("an index holds an unknown layout {other}"))),
         };
         let files = from.count()?;
-        let mut inner = Inner { layout, ..Inner::default() };
+        let density = if layout == (Layout::PerFile { counted: false }) { row_bytes } else { 0 };
+        let mut inner = Inner { layout, density, ..Inner::default() };
         for _ in 0..files {
             let uri = from.text_after(inner.uris.last().map_or("", |u| u))?;
             inner.uris.push(uri.into());

@@ -11,7 +11,7 @@ use super::bytes::piece::Piece;
 use super::bytes::pieces::{self, Layout};
 use super::bytes::pool::Pool;
 use super::reader::{Chunks, Place, Reader, WindowAnnouncement, block_ids, check, ids, stream_counted};
-use super::windows::{Sequential, Windows, content_offset, offset_of, position, sample_at};
+use super::windows::{Sequential, Windows, content_offset, end_position, offset_of, position, sample_at};
 use crate::columns::{Binary, binary};
 use crate::fail;
 use crate::formats::compressed;
@@ -252,7 +252,7 @@ impl Sequential for Tar {
 
     fn position(&self, cursor: &Samples) -> u64 {
         let forward = &cursor.walk.forward;
-        cursor.position().map_or_else(|| forward.object().size(), |at| position(forward, at))
+        cursor.position().map_or_else(|| end_position(forward), |at| position(forward, at))
     }
 
     fn read(&self, file: usize, cursor: &mut Samples, end: u64, mut rows: Option<&mut WindowSamples>) -> Result<()> {

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use forebay_core::Result;
 use forebay_plan::{Combination, Combined, Source, SourcePart, counts_rows};
 
+use super::density;
 use super::format::{FileAccess, FileRows, FileToScan, Listed};
 use super::registry::format_of;
 use crate::allowed::Allowed;
@@ -52,6 +53,9 @@ pub(crate) fn build(
             inner.tables.push(table);
             inner.points.push(points);
         }
+    }
+    if inner.layout == (Layout::PerFile { counted: false }) {
+        inner.density = density::of(&inner.uris, &inner.stats, access)?;
     }
     SourceIndex::new(inner)
 }

@@ -2,6 +2,7 @@
 //! rows, and opens a reader.
 //!
 //! - `build`: makes an index of a source.
+//! - `density`: the content bytes for each stored byte of compressed files.
 //! - `format`: the trait `SourceFormat`; `registry`: the format of each source.
 //! - `draft`: a source as the user wrote it; `infer`: makes a source of a draft; `look_up`: reads the first files.
 //! - `files`, `image_folder`, `tar`, `tfrecord`, `lines` (text and JSON), `json` (documents), `csv`, `computed` (arrays in memory, and
@@ -14,6 +15,7 @@
 mod build;
 mod computed;
 mod csv;
+mod density;
 mod draft;
 mod files;
 mod format;

@@ -44,6 +44,8 @@ pub(crate) struct Forward {
     until: u64,
     /// The content of a file that is compressed as a whole: the other fields are then unused.
     decoded: Option<Box<Decoded>>,
+    /// The estimated size of the content, if the file's name shows that it is compressed.
+    estimate: Option<u64>,
 }
 
 /// Returns the codec of a file by its address and first bytes.
@@ -114,7 +116,18 @@ impl Forward {
             next_body: None,
             body_ahead: AHEAD,
             decoded: None,
+            estimate: None,
         }
+    }
+
+    /// Sets the estimated size of the content.
+    pub(crate) fn estimated(self, estimate: Option<u64>) -> Self {
+        Self { estimate, ..self }
+    }
+
+    /// Returns the estimated size of the content of a compressed file; `None` if its name does not show that it is one.
+    pub(crate) fn estimate(&self) -> Option<u64> {
+        self.estimate
     }
 
     /// Reads the decompressed content, if the first bytes show that the file is compressed: offsets then count content

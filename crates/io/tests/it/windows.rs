@@ -24,8 +24,8 @@ impl Streamed {
     fn new(draft: Draft, window_bytes: u64, key: u64) -> Self {
         let source = infer(draft, None).expect("a source");
         let index = index(&source, false).expect("an index");
-        let sizes: Vec<u64> = index.files().map(|file| file.size).collect();
-        let layout = LaneLayout::new(index.blocks(), index.bytes(), window_bytes, !index.extent().is_compressed);
+        let (sizes, extent) = (index.window_sizes(), index.extent());
+        let layout = LaneLayout::new(extent.blocks, extent.bytes, window_bytes, !extent.is_compressed);
         let lanes = Arc::new(EpochLanes::new(layout, &sizes, key));
         Self { source, layout, lanes }
     }
@@ -45,6 +45,40 @@ impl Streamed {
         assert!(chunks.iter().rev().skip(1).all(|chunk| chunk.num_rows() == 3), "only the last chunk may be short");
         let samples = chunks.iter().flat_map(|chunk| chunk.ids().iter().map(|id| id.sample.0));
         samples.zip(rows(&chunks)).collect()
+    }
+}
+
+/// Text that is compressed 4, 9 and more than 40 times gives windows of about the content that their size says.
+#[test]
+fn windows_of_compressed_files_have_the_bytes_that_their_size_says() {
+    const WINDOW_BYTES: u64 = 64 << 10;
+    for (name, noise) in [("digits", 32), ("few", 8), ("none", 1)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut content = 0;
+        for file in 0..5u64 {
+            let digit = |line: u64, at: u64| {
+                let random = (file * 1_000_003 + line * 64 + at).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+                char::from_digit((random % 10) as u32, 10).expect("a digit")
+            };
+            let line = |line: u64| {
+                let random: String = (0..noise).map(|at| digit(line, at)).collect();
+                format!("{random} {}\n", "the same words in each line ".repeat(3))
+            };
+            let lines: String = (0..4000).map(line).collect();
+            content += lines.len() as u64;
+            std::fs::write(folder.path().join(format!("{file}.txt.gz")), gzip(lines.as_bytes())).expect("written");
+        }
+        let draft = Draft::Text { paths: vec![format!("{}/*.gz", folder.path().display())] };
+        let streamed = Streamed::new(draft, WINDOW_BYTES, 7);
+        let reader = streamed.reader();
+        let bytes = |chunks: Vec<Chunk>| rows(&chunks).iter().map(|row| row.to_string().len() as u64).sum::<u64>();
+        let sizes: Vec<u64> = (0..streamed.layout.windows())
+            .map(|number| bytes(streamed.window(reader.as_ref(), number).expect("no row is damaged")))
+            .collect();
+        assert!(sizes.iter().sum::<u64>() >= content);
+        assert!(sizes.iter().max() <= Some(&(2 * WINDOW_BYTES)), "{name}: {sizes:?}");
+        let full = sizes.iter().filter(|bytes| **bytes >= WINDOW_BYTES / 2).count();
+        assert!(full * 3 >= sizes.len() * 2, "{name}: {sizes:?}");
     }
 }
 

@@ -9,7 +9,7 @@ pub struct Extent {
     pub rows: Option<u64>,
     /// Its blocks.
     pub blocks: u64,
-    /// Its bytes, as stored.
+    /// Its bytes, as stored; for compressed files, those of their content, or an estimate if they are not counted.
     pub bytes: u64,
     /// Whether its files can only be read from their start, because their names show that they are compressed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -24,7 +24,8 @@ use crate::source::facts::RowsKnown;
 const GLOBAL_BYTES_MAX: u64 = 512 << 20;
 /// The bytes of such a window.
 const WINDOW_BYTES: u64 = 256 << 20;
-/// The bytes of a window, as stored, of a streamed source: the first batch needs a whole window.
+/// The bytes of a window of a streamed source: as stored, or the content of compressed files. The first batch needs a
+/// whole window.
 const STREAMED_BYTES: u64 = 16 << 20;
 /// The least bytes of such a window where many datasets share memory.
 const SHARED_BYTES_MIN: u64 = 1 << 20;

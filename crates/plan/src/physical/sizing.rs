@@ -22,7 +22,8 @@ pub struct Sizing {
     /// Rows in a window of the first shuffle; 0 if it permutes all rows at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub window_rows: u64,
-    /// Bytes of a window, as stored, of a shuffle whose rows are not counted; 0 if there is none.
+    /// Bytes of a window of a shuffle whose rows are not counted: as stored, or the content of compressed files; 0 if there
+    /// is none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub window_bytes: u64,
 }

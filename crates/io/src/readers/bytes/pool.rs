@@ -114,7 +114,12 @@ impl Pool {
         let size = object.size();
         let mut whole = if is_first { forward } else { Forward::beside_others(object, 0..size, ahead)? };
         whole.ask_until(size)?;
-        whole.unpacked(codec_of)
+        Ok(whole.unpacked(codec_of)?.estimated(self.estimate_of(file)))
+    }
+
+    /// Returns the estimated content of a file, if its name shows that it is compressed.
+    pub(in crate::readers) fn estimate_of(&self, file: usize) -> Option<u64> {
+        self.index.inner().estimate_of(file)
     }
 
     /// Runs `wait`, for what another thread reads. If the files are in a store, that thread may wait for the store.

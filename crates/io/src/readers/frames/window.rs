@@ -9,7 +9,7 @@ use super::run::Run;
 use super::walk::Walk;
 use crate::formats::{lines, tfrecord};
 use crate::readers::bytes::pool::Pool;
-use crate::readers::windows::{Sequential, content_offset, offset_of, position, sample_at};
+use crate::readers::windows::{Sequential, content_offset, end_position, offset_of, position, sample_at};
 use crate::store::{CodecOf, Forward};
 
 /// The frames of a window, concatenated.
@@ -62,7 +62,7 @@ impl Sequential for Frames {
     }
 
     fn position(&self, cursor: &Walk) -> u64 {
-        if cursor.is_over { cursor.forward.object().size() } else { position(&cursor.forward, cursor.at) }
+        if cursor.is_over { end_position(&cursor.forward) } else { position(&cursor.forward, cursor.at) }
     }
 
     fn read(&self, file: usize, cursor: &mut Walk, end: u64, mut rows: Option<&mut WindowFrames>) -> Result<()> {

@@ -5,9 +5,12 @@
 //! Each group of lanes keeps a cursor in each of its files, and windows of a group are consecutive, so one process
 //! reads each byte of a file once.
 //!
-//! Where a file is compressed, the position of a row is a quarter of its offset in the content, and the last piece has
-//! all remaining rows: text is seldom compressed more than that. Such a file is read from its start. Bounds:
+//! A compressed file is read from its start. If its name shows the codec, the position of a row is its offset in the
+//! content, and pieces divide the estimated content ([`SourceIndex::window_sizes`]). Otherwise the position is a quarter of
+//! that offset, and pieces divide the stored bytes. The last piece of a file has all remaining rows. Bounds:
 //! [`GROUPS_MAX`] groups keep cursors, and [`Windows::until`] bounds the bytes that are requested ahead.
+//!
+//! [`SourceIndex::window_sizes`]: crate::SourceIndex::window_sizes
 
 mod runs;
 mod turns;
@@ -57,22 +60,38 @@ pub(crate) fn offset_of(sample: SampleId) -> Option<u64> {
     (sample.row() & BY_OFFSET != 0).then_some(sample.row() & !BY_OFFSET)
 }
 
-/// Assumed decompressed bytes per stored byte of a compressed file.
+/// Assumed content bytes for each stored byte of a compressed file whose name does not show that it is one.
 const DENSITY: u64 = 4;
 
-/// Returns the position of a row: the stored byte at which it counts as beginning, by its offset in `forward`.
-pub(super) fn position(forward: &Forward, offset: u64) -> u64 {
-    let last = || forward.object().size().saturating_sub(1);
-    if forward.is_decoded() { (offset / DENSITY).min(last()) } else { offset }
+/// Returns the bytes of content between two positions of a compressed file, and the position after the last row.
+fn scale(forward: &Forward) -> (u64, u64) {
+    match forward.estimate() {
+        Some(estimate) => (1, estimate),
+        None => (DENSITY, forward.object().size()),
+    }
 }
 
-/// Returns the offset in `forward` of the first row that may have the position `stored`.
-pub(super) fn content_offset(forward: &Forward, stored: u64) -> u64 {
-    match forward.is_decoded() {
-        true if stored >= forward.object().size() => u64::MAX,
-        true => stored.saturating_mul(DENSITY),
-        false => stored,
+/// Returns the position of a row by its offset in `forward`.
+pub(super) fn position(forward: &Forward, offset: u64) -> u64 {
+    if !forward.is_decoded() {
+        return offset;
     }
+    let (unit, end) = scale(forward);
+    (offset / unit).min(end.saturating_sub(1))
+}
+
+/// Returns the position after the last row.
+pub(super) fn end_position(forward: &Forward) -> u64 {
+    if forward.is_decoded() { scale(forward).1 } else { forward.object().size() }
+}
+
+/// Returns the offset in `forward` of the first row that may have this position.
+pub(super) fn content_offset(forward: &Forward, position: u64) -> u64 {
+    if !forward.is_decoded() {
+        return position;
+    }
+    let (unit, end) = scale(forward);
+    if position >= end { u64::MAX } else { position.saturating_mul(unit) }
 }
 
 /// A format whose rows are consecutive in a file.
@@ -97,7 +116,7 @@ pub(super) trait Sequential: Send + Sync {
     /// Returns the cursor's reader.
     fn forward<'c>(&self, cursor: &'c mut Self::Cursor) -> &'c mut Forward;
 
-    /// Returns the position of the cursor's row, or a lower bound of it; after the last row, the size of the file.
+    /// Returns the position of the cursor's row, or a lower bound of it; after the last row, [`end_position`].
     fn position(&self, cursor: &Self::Cursor) -> u64;
 
     /// Moves the cursor to the first row with a position of at least `end`, and adds the rows that it passes to `rows`,
@@ -316,16 +335,18 @@ impl<F: Sequential + 'static> Windows<F> {
     }
 
     fn skip_to(format: &F, piece: &Piece, cursor: &mut F::Cursor) -> Result<()> {
-        if format.position(cursor) < piece.bytes.start {
-            format.skip_to(piece.file, cursor, piece.bytes.start)?;
+        let start = piece.bytes.start.min(end_position(format.forward(cursor)));
+        if format.position(cursor) < start {
+            format.skip_to(piece.file, cursor, start)?;
         }
         Ok(())
     }
 
     fn read_piece(&self, format: &F, piece: &Piece, mut cursor: F::Cursor, rows: &mut F::Rows) -> Result<F::Cursor> {
         Self::skip_to(format, piece, &mut cursor)?;
-        format.read(piece.file, &mut cursor, piece.bytes.end, Some(rows))?;
-        let overrun = format.forward(&mut cursor).reached().saturating_sub(piece.bytes.end);
+        let end = Self::end(format, piece, &mut cursor);
+        format.read(piece.file, &mut cursor, end, Some(rows))?;
+        let overrun = format.forward(&mut cursor).reached().saturating_sub(end);
         let known = self.overrun.load(Relaxed);
         // The estimate rises faster than it falls, so that few readers exceed it. A lost update changes only an
         // estimate.
@@ -334,10 +355,18 @@ impl<F: Sequential + 'static> Windows<F> {
         Ok(cursor)
     }
 
-    /// Requests a piece's file from the piece's first byte on.
+    /// Returns the end of a piece. A file that is not compressed, although its name says so, ends before its estimate.
+    fn end(format: &F, piece: &Piece, cursor: &mut F::Cursor) -> u64 {
+        piece.bytes.end.min(end_position(format.forward(cursor)))
+    }
+
+    /// Requests a piece's file from the piece's first byte on, or all of a file that is probably compressed.
     fn ask(format: &F, piece: &Piece, until: u64, ahead: usize) -> Result<OpenRequest> {
-        let offset = piece.bytes.start.saturating_sub(format.bytes_before());
         let object = format.pool().get(piece.file)?;
+        let (offset, until) = match format.pool().estimate_of(piece.file) {
+            Some(_) => (0, object.size()),
+            None => (piece.bytes.start.saturating_sub(format.bytes_before()), until),
+        };
         let head = format.pool().ask_head(piece.file, &object, offset);
         let forward = Forward::beside_others(object, offset..until, ahead)?;
         Ok(OpenRequest { forward, head })
@@ -347,7 +376,7 @@ impl<F: Sequential + 'static> Windows<F> {
     fn begin(format: &F, piece: &Piece, request: OpenRequest, ahead: usize) -> Result<F::Cursor> {
         let OpenRequest { forward, head } = request;
         let forward = format.pool().unpacked(piece.file, forward, head, ahead, format.codec_of())?;
-        let offset = if forward.is_decoded() { 0 } else { piece.bytes.start };
+        let offset = if forward.is_decoded() { 0 } else { piece.bytes.start.min(end_position(&forward)) };
         format.begin(forward, offset)
     }
 }

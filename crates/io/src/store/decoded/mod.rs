@@ -33,6 +33,34 @@ const BEHIND_MIN: usize = 64 << 10;
 /// Beyond this size, all but [`BEHIND_MIN`] is dropped.
 const BEHIND_MAX: usize = 256 << 10;
 
+/// The most content that [`content_of`] decompresses: a small prefix may have any amount of it.
+const CONTENT_MAX: u64 = 64 << 20;
+
+/// Returns the bytes of content in the first bytes of a file, up to about [`CONTENT_MAX`]; of a damaged file, those before
+/// the damage.
+///
+/// # Errors
+/// Internal when the codec cannot begin.
+pub(crate) fn content_of(codec: Codec, mut first: &[u8]) -> Result<u64> {
+    let (mut output, mut content, mut decoder) = (vec![0; OUTPUT], 0, None);
+    while content < CONTENT_MAX {
+        let current = match &mut decoder {
+            Some(current) => current,
+            None if codec.begins(first) => decoder.insert(codec.decoder()?),
+            None => break,
+        };
+        let Ok(step) = current.step(first, &mut output, false) else { break };
+        content += step.put as u64;
+        first = &first[step.taken..];
+        if step.ended {
+            decoder = None;
+        } else if (step.taken, step.put) == (0, 0) {
+            break;
+        }
+    }
+    Ok(content)
+}
+
 /// A compressed file that is read forward.
 #[derive(Debug)]
 pub(crate) struct Decoded {

@@ -20,8 +20,8 @@ pub(super) fn have_the_rows_of_the_files(sample: &Sample, source: &Source, whole
         return;
     }
     let listed = index(source, false).expect("lists");
-    let sizes: Vec<u64> = listed.files().map(|file| file.size).collect();
-    let layout = LaneLayout::new(listed.blocks(), listed.bytes(), WINDOW_BYTES, !listed.extent().is_compressed);
+    let (sizes, extent) = (listed.window_sizes(), listed.extent());
+    let layout = LaneLayout::new(extent.blocks, extent.bytes, WINDOW_BYTES, !extent.is_compressed);
     let lanes = Arc::new(EpochLanes::new(layout, &sizes, 11));
     let opened = || open(sample, source, &listed, ReadOptions::default()).expect("opens");
     let read_from = |reader: &dyn Reader, number: u64, first_chunk: u64| -> Vec<Chunk> {
