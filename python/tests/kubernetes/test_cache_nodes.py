@@ -157,8 +157,18 @@ def test_a_tier_that_is_too_small_is_told_and_the_nodes_follow_the_spec(
     world.cluster.request("PATCH", deployment, drift, patch="json-patch")
     found = wait_for("1 replica", lambda: (it := world.cluster.find(deployment)) and it["spec"]["replicas"] == 1 and it)
     assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/earlier:1"
-    world.cluster.request("PATCH", path, {"spec": {"cacheEngine": {"forebay": {"replicas": 2}}}})
+    chosen = {"replicas": 2, "nodeSelector": {"gpu": "a100"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}
+    world.cluster.request("PATCH", path, {"spec": {"cacheEngine": {"forebay": chosen}}})
     wait_for("two nodes", lambda: len(nodes.processes) == 2)
+
+    def chooses() -> tuple[Json | None, list[Json] | None]:
+        pod = world.cluster.request("GET", deployment)["spec"]["template"]["spec"]
+        return pod.get("nodeSelector"), pod.get("tolerations")
+
+    wait_for("the nodes are chosen", lambda: chooses() == (chosen["nodeSelector"], chosen["tolerations"]))
+    other = {"nodeSelector": {"gpu": None, "disk": "nvme"}, "tolerations": None}
+    world.cluster.request("PATCH", path, {"spec": {"cacheEngine": {"forebay": other}}})
+    wait_for("other nodes are chosen", lambda: chooses() == ({"disk": "nvme"}, None))
     world.cluster.request(
         "PATCH",
         path,

@@ -153,6 +153,19 @@ def test_the_documented_metrics_are_those_that_there_are(fleet, until: Callable[
         assert named <= set(written), "each is exported by the processes above"
 
 
+def check_mount_metrics(at: str, until: Callable[..., None]) -> None:
+    """Checks the metrics of a mount whose prefetch reads all files."""
+    until(lambda: read(at)["forebay_mount_prefetch_state/done"] == 1)
+    found = read(at)
+    size = sum(map(len, FILES.values()))
+    assert found["forebay_mount_prefetch_files"] == found["forebay_mount_prefetch_files_cached"] == len(FILES)
+    assert found["forebay_mount_prefetch_bytes"] == found["forebay_mount_prefetch_bytes_cached"] == size
+    assert found["forebay_mount_up"] == 1
+    assert found["forebay_mount_prefetch_failed"] == found["forebay_mount_prefetch_unlisted"] == 0
+    documented = {name for name, _, _ in ROW.findall(OPERATIONS.read_text()) if name.startswith("forebay_mount_")}
+    assert {name for name in kinds(text(at)) if name.startswith("forebay_mount_")} == documented
+
+
 @pytest.mark.skipif(cannot_mount() is not None, reason=str(cannot_mount()))
 def test_a_mount_tells_its_state_and_so_does_a_process_beside_it(
     moto: str, mount_bucket: str, tmp_path: Path, until: Callable[..., None]
@@ -161,21 +174,13 @@ def test_a_mount_tells_its_state_and_so_does_a_process_beside_it(
     options = (mount_bucket, "--prefetch", "--cache", tmp_path / "cache", "--metrics", ats[0])
     with mounted(tmp_path / "mnt", *options, **credentials(moto)) as mount:
         command = [sys.executable, "-m", "forebay", "mount", "--status", str(mount.folder), "--metrics", ats[1]]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as beside:
+        beside = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
             assert beside.stdout is not None
             assert beside.stdout.readline() == f"serving http://{ats[1]}/metrics of the mount at {mount.folder}\n"
             for at in ats:
-                until(lambda at=at: read(at)["forebay_mount_prefetch_state/done"] == 1)
-                found = read(at)
-                size = sum(map(len, FILES.values()))
-                assert (
-                    found["forebay_mount_prefetch_files"] == found["forebay_mount_prefetch_files_cached"] == len(FILES)
-                )
-                assert found["forebay_mount_prefetch_bytes"] == found["forebay_mount_prefetch_bytes_cached"] == size
-                assert (found["forebay_mount_up"], found["forebay_mount_prefetch_failed"]) == (1, 0)
-                rows = ROW.findall(OPERATIONS.read_text())
-                documented = {name for name, _, _ in rows if name.startswith("forebay_mount_")}
-                assert {name for name in kinds(text(at)) if name.startswith("forebay_mount_")} == documented
+                check_mount_metrics(at, until)
+        finally:
             beside.terminate()
             assert beside.wait(90) == 0
     taken = forebay("mount", "--status", tmp_path, "--metrics", ats[1])

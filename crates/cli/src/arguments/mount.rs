@@ -48,7 +48,7 @@ pub(crate) struct Mount {
     pub(crate) status: Option<PathBuf>,
     /// Address of the metrics for Prometheus: http://HOST:PORT/metrics, without TLS. With --status, serve those of the running
     /// mount at DIR until a signal ends this process [default: no metrics]
-    #[arg(long, env = "FOREBAY_MOUNT_METRICS", value_name = "HOST:PORT", value_parser = address)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
     // For the CSI driver: stdin is a device that is mounted at DIR, and the folder has the state for the next process.
     #[arg(long, hide = true, conflicts_with = "background")]

@@ -115,7 +115,7 @@ impl Context {
                 }
                 if kind == DEPLOYMENTS {
                     // A pod of a cache node came or went: the last answers of the pods count no more.
-                    self.figures.remove(&key);
+                    self.figures.expire(&key);
                 }
                 // Most claims of a cluster belong to no cache.
                 if self.index.is_known(&key) {

@@ -29,9 +29,7 @@ pub(crate) fn next(cache: &CacheBackend, observed: &Observation<'_>) -> CacheBac
     status.cache_engine = engine_of(&cache.spec).map(|engine| engine.name().to_owned());
     (status.cache_status, status.reason, status.message) = (Some(state), Some(reason.to_owned()), Some(message));
     status.observed_generation = cache.metadata.generation;
-    if let Some(Ok((_, _, progress))) = &observed.children
-        && !progress.keeps_figures
-    {
+    if let Some(Ok((_, _, progress))) = &observed.children {
         (status.cached, status.cached_percentage) = (progress.cached.clone(), progress.cached_percentage.clone());
         status.total.clone_from(&progress.total);
     }

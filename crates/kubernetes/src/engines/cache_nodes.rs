@@ -29,20 +29,22 @@ pub(crate) fn cache_of(deployment: &str) -> &str {
 
 /// Returns the Deployment and the NetworkPolicy of a cache; they are not wanted without cache nodes.
 pub(super) fn children(cache: &Key, engine: &Forebay, replicas: u32, settings: &EngineSettings) -> Vec<Child> {
-    let child = |kind, spec, kept| Child {
+    let child = |kind, spec, kept, exact| Child {
         kind,
         namespace: Some(cache.namespace.clone()),
         name: format!("{NAME}{}", cache.name),
         spec,
         can_change: true,
         kept,
+        exact,
         is_wanted: replicas > 0,
     };
     // A new image would move pods to nodes without the data.
     let image = Some("/template/spec/containers/0/image");
+    let chosen: &[_] = &["/template/spec/nodeSelector", "/template/spec/tolerations"];
     vec![
-        child(DEPLOYMENTS, deployment(&cache.name, engine, replicas, &settings.image), image),
-        child(POLICIES, policy(&cache.name, &settings.operator_namespace), None),
+        child(DEPLOYMENTS, deployment(&cache.name, engine, replicas, &settings.image), image, chosen),
+        child(POLICIES, policy(&cache.name, &settings.operator_namespace), None, &[]),
     ]
 }
 
@@ -62,7 +64,7 @@ fn deployment(cache: &str, engine: &Forebay, replicas: u32, image: &str) -> Valu
             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
         },
     });
-    let mut pod = json!({
+    let pod = json!({
         "containers": [container],
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": cache, "readOnly": true}}],
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": each_other}},
@@ -72,13 +74,9 @@ fn deployment(cache: &str, engine: &Forebay, replicas: u32, image: &str) -> Valu
         "securityContext": {
             "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "seccompProfile": {"type": "RuntimeDefault"},
         },
+        "nodeSelector": engine.node_selector,
+        "tolerations": engine.tolerations,
     });
-    if !engine.node_selector.is_empty() {
-        pod["nodeSelector"] = json!(engine.node_selector);
-    }
-    if !engine.tolerations.is_empty() {
-        pod["tolerations"] = json!(engine.tolerations);
-    }
     json!({
         "replicas": replicas, "selector": {"matchLabels": labels},
         // A node has at most one pod, so an old pod ends before a new one starts.

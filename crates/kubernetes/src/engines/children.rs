@@ -160,13 +160,9 @@ async fn ensure_child(
         api.delete(&child.path(), text(&found, "/metadata/uid"), None).await.map_err(|error| failure(&error))?;
         return blocked("ChildTerminating", format!("{what} lost its claim, and is made again"));
     }
-    let mut desired = child.spec.clone();
-    if let Some(at) = child.kept
-        && let (Some(desired), Some(found)) = (desired.pointer_mut(at), found["spec"].pointer(at))
-    {
-        desired.clone_from(found);
-    }
-    if matches_desired(&found["spec"], &desired) {
+    let desired = desired(&found, child);
+    let is_exact = |at: &&str| is_same(found["spec"].pointer(at), desired.pointer(at));
+    if matches_desired(&found["spec"], &without_empty(&desired)) && child.exact.iter().all(is_exact) {
         return Ok(Ensured::Exists { drift: None });
     }
     if !child.can_change {
@@ -182,6 +178,49 @@ async fn ensure_child(
             blocked("ChildChanges", format!("{what} was changed by another meanwhile"))
         }
         Err(error) => Err(failure(&error)),
+    }
+}
+
+/// Returns the desired spec of an existing object, as a merge patch: null removes a field.
+fn desired(found: &Value, child: &Child) -> Value {
+    let mut desired = child.spec.clone();
+    let has_ready_pods = found.pointer("/status/readyReplicas").and_then(Value::as_u64).unwrap_or(0) > 0;
+    if let Some(at) = child.kept.filter(|_| has_ready_pods)
+        && let (Some(desired), Some(found)) = (desired.pointer_mut(at), found["spec"].pointer(at))
+    {
+        desired.clone_from(found);
+    }
+    for at in child.exact {
+        if let (Some(Value::Object(desired)), Some(Value::Object(found))) =
+            (desired.pointer_mut(at), found["spec"].pointer(at))
+        {
+            for key in found.keys().filter(|key| !desired.contains_key(*key)).cloned().collect::<Vec<_>>() {
+                desired.insert(key, Value::Null);
+            }
+        }
+    }
+    desired
+}
+
+/// Whether two fields have the same content. An absent field is like an empty one.
+fn is_same(found: Option<&Value>, desired: Option<&Value>) -> bool {
+    let is_empty = |value: &Value| {
+        value.is_null()
+            || value.as_object().is_some_and(serde_json::Map::is_empty)
+            || value.as_array().is_some_and(Vec::is_empty)
+    };
+    found.filter(|value| !is_empty(value)) == desired.filter(|value| !is_empty(value))
+}
+
+/// Removes empty fields and nulls, which the API server does not store.
+fn without_empty(spec: &Value) -> Value {
+    match spec {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !is_same(None, Some(value)));
+            kept.map(|(name, value)| (name.clone(), without_empty(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(without_empty).collect(),
+        other => other.clone(),
     }
 }
 

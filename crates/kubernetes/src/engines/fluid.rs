@@ -65,6 +65,7 @@ impl Engine for Fluid {
             spec,
             can_change: true,
             kept: None,
+            exact: &[],
             is_wanted: true,
         };
         let replicas = runtime.replicas.unwrap_or(1);

@@ -107,6 +107,7 @@ impl Engine for Forebay {
             spec,
             can_change: false,
             kept: None,
+            exact: &[],
             is_wanted: true,
         };
         let mut children =
@@ -129,11 +130,11 @@ impl Engine for Forebay {
         text(claim, &format!("/metadata/labels/{}", CACHE_UID.replace('/', "~1"))) == cache_uid
     }
 
-    fn progress(&self, cache: &CacheBackend, _: &[Value], nodes: &CacheNodes) -> Progress {
+    fn progress(&self, cache: &CacheBackend, children: &[Value], nodes: &CacheNodes) -> Progress {
         match replicas(&cache.spec) {
             // Nodes fill their tiers as pods read files.
             0 => Progress::default(),
-            replicas => prefetch_progress::progress(replicas, nodes),
+            replicas => prefetch_progress::progress(&key(cache).name, replicas, children, nodes),
         }
     }
 

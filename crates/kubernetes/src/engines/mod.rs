@@ -38,8 +38,10 @@ pub(crate) struct Child {
     pub(crate) spec: Value,
     /// Whether the spec of an existing object can be changed.
     pub(crate) can_change: bool,
-    /// A field of the spec, as a JSON pointer, whose value in an existing object stays.
+    /// A field of the spec, as a JSON pointer, whose value in an existing object with ready pods stays.
     pub(crate) kept: Option<&'static str>,
+    /// Fields of the spec, as JSON pointers, that have nothing but what `spec` says. Other clients may add to other fields.
+    pub(crate) exact: &'static [&'static str],
     /// Whether the current spec of the cache wants it. A child that is not wanted is deleted.
     pub(crate) is_wanted: bool,
 }
@@ -81,8 +83,6 @@ pub(crate) struct Progress {
     pub(crate) cached: Option<String>,
     pub(crate) cached_percentage: Option<String>,
     pub(crate) total: Option<String>,
-    /// Whether the engine does not know the three figures now, so that those of the last status stay.
-    pub(crate) keeps_figures: bool,
     /// The condition `Cached`, of a cache with cache nodes.
     pub(crate) condition: Option<CachedCondition>,
 }

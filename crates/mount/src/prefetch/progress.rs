@@ -37,6 +37,9 @@ pub struct PrefetchProgress {
     pub bytes_done: u64,
     /// The files that could not be read, and the folders that could not be listed.
     pub failed: u64,
+    /// Of these, the folders: how many files they have is not known.
+    #[serde(default)]
+    pub unlisted: u64,
 }
 
 /// The progress that a thread writes and others read. Cheap to clone.

@@ -74,7 +74,9 @@ impl Walk {
             })?;
         }
         // The second walk meets the same failures, which count once.
-        self.shared.change(|progress| (progress.state, progress.failed) = (PrefetchState::Reading, 0));
+        self.shared.change(|progress| {
+            (progress.state, progress.failed, progress.unlisted) = (PrefetchState::Reading, 0, 0);
+        });
         Ok(())
     }
 
@@ -175,6 +177,7 @@ impl Walk {
             Ok(entries) => entries,
             Err(e) => {
                 self.fail(&tree.uri_of(folder).unwrap_or_default(), &e);
+                self.shared.change(|progress| progress.unlisted += 1);
                 return Ok(());
             }
         };

@@ -26,6 +26,8 @@ pub struct PrefetchFigures {
     pub bytes_done: u64,
     /// Files that could not be read, and folders that could not be listed.
     pub failed: u64,
+    /// Of these, the folders.
+    pub unlisted: u64,
 }
 
 /// The figures of a mount.
@@ -82,6 +84,7 @@ pub(super) fn write(text: &mut Exposition, figures: &MountFigures) {
         ("forebay_mount_prefetch_files_cached", "Files that the cache folder has.", prefetch.files_done),
         ("forebay_mount_prefetch_bytes_cached", "Bytes of files that the cache folder has.", prefetch.bytes_done),
         ("forebay_mount_prefetch_failed", "Files that could not be read, and unlisted folders.", prefetch.failed),
+        ("forebay_mount_prefetch_unlisted", "Folders that could not be listed.", prefetch.unlisted),
     ] {
         text.gauge(name, help).is(value);
     }

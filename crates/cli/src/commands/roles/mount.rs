@@ -55,7 +55,10 @@ fn serve(mut options: MountOptions, config: &CacheConfig, metrics: Option<Socket
     let mounted = Mounted::start(options)?;
     let status = mounted.status();
     let view = Box::new(move || status::figures(Some(status())));
-    let _metrics = metrics.map(|at| MountMetrics::start(at, view)).transpose()?;
+    let _metrics = match metrics.map(|at| MountMetrics::start(at, view)).transpose() {
+        Ok(metrics) => metrics,
+        Err(e) => return mounted.end().and(Err(e)),
+    };
     output::line(&format!("mounted at {}", mounted.folder().display()))?;
     // A signal ends the wait, and so does an unmount from outside.
     let unmounted = || Error::new(forebay_core::ErrorKind::Closed, "the mount was unmounted");

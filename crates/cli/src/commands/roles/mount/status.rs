@@ -67,6 +67,7 @@ pub(super) fn figures(status: Option<MountStatus>) -> MountFigures {
         files_done: prefetch.files_done,
         bytes_done: prefetch.bytes_done,
         failed: prefetch.failed,
+        unlisted: prefetch.unlisted,
     });
     MountFigures { answers: status.is_some(), prefetch }
 }
