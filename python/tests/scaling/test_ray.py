@@ -327,9 +327,10 @@ def children(role: str, address: str) -> list[int]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             arguments = (process / "cmdline").read_bytes().decode().split("\0")
+            listens = role == "dispatcher" and "forebay" in arguments and role in arguments and owned_by(process, port)
         except OSError:
+            # The process has ended.
             continue
-        listens = role == "dispatcher" and "forebay" in arguments and role in arguments and owned_by(process, port)
         if listens or (role in arguments and any(it.endswith(f":{port}") for it in arguments)):
             found.append(int(process.name))
     return sorted(found)
