@@ -174,15 +174,15 @@ def test_a_mount_tells_its_state_and_so_does_a_process_beside_it(
     options = (mount_bucket, "--prefetch", "--cache", tmp_path / "cache", "--metrics", ats[0])
     with mounted(tmp_path / "mnt", *options, **credentials(moto)) as mount:
         command = [sys.executable, "-m", "forebay", "mount", "--status", str(mount.folder), "--metrics", ats[1]]
-        beside = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        try:
-            assert beside.stdout is not None
-            assert beside.stdout.readline() == f"serving http://{ats[1]}/metrics of the mount at {mount.folder}\n"
-            for at in ats:
-                check_mount_metrics(at, until)
-        finally:
-            beside.terminate()
-            assert beside.wait(90) == 0
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as beside:
+            try:
+                assert beside.stdout is not None
+                assert beside.stdout.readline() == f"serving http://{ats[1]}/metrics of the mount at {mount.folder}\n"
+                for at in ats:
+                    check_mount_metrics(at, until)
+            finally:
+                beside.terminate()
+                assert beside.wait(90) == 0
     taken = forebay("mount", "--status", tmp_path, "--metrics", ats[1])
     assert "is in no mount of Forebay" in taken.stderr
 
