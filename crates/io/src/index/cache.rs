@@ -29,7 +29,7 @@ fn entry(folder: &Path, uri: &str, format: &str) -> PathBuf {
 pub(crate) fn load(folder: &Path, uri: &str, format: &str, stat: &Stat) -> Option<Counted> {
     let path = entry(folder, uri, format);
     let bytes = std::fs::read(&path).ok()?;
-    let mut from = Decoder::open(&bytes, MAGIC, VERSION).ok()?;
+    let mut from = Decoder::open(&bytes, MAGIC, VERSION..=VERSION).ok()?;
     let same = from.text().ok()? == uri && from.text().ok()? == format && from.stat().ok()? == *stat;
     let table = same.then(|| Table::decode(&mut from).ok()).flatten()?;
     let points = Points::decode(&mut from, stat.size).ok()?.map(Arc::new);

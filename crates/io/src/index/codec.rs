@@ -2,6 +2,8 @@
 //!
 //! Invariant: reading never allocates more than the given bytes could hold, and never panics.
 
+use std::ops::RangeInclusive;
+
 use forebay_core::{Error, ErrorKind, Result};
 
 use crate::store::{Mark, Stat};
@@ -93,15 +95,15 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// Data when it is not such a record or a bit of it differs; Version when another version wrote it.
-    pub(crate) fn open(bytes: &'a [u8], magic: [u8; 4], version: u8) -> Result<Self> {
+    pub(crate) fn open(bytes: &'a [u8], magic: [u8; 4], versions: RangeInclusive<u8>) -> Result<Self> {
         let Some((body, sum)) = bytes.split_last_chunk::<SUM>().filter(|(b, _)| b.len() > 4 && b[..4] == magic) else {
             return Err(Error::data("not an index"));
         };
         if blake3::hash(body).as_bytes() != sum {
             return Err(Error::data("an index is corrupt: its checksum differs").hint("index the source again"));
         }
-        if body[4] != version {
-            let what = format!("an index of version {} cannot be read: this is version {version}", body[4]);
+        if !versions.contains(&body[4]) {
+            let what = format!("an index of version {} cannot be read: this is version {}", body[4], versions.end());
             return Err(Error::new(ErrorKind::Version, what).hint("install the same version on both sides"));
         }
         Ok(Self(&body[5..]))

@@ -32,7 +32,9 @@ pub(crate) const FILES_IN_BLOCK: u64 = 1024;
 pub const ROWS_IN_BLOCK: u64 = 65_536;
 
 const MAGIC: [u8; 4] = *b"FBIX";
-const VERSION: u8 = 3;
+/// Of an index without a density, which the minor version before reads, too; of one with a density.
+const VERSION: u8 = 2;
+const DENSITY_VERSION: u8 = 3;
 
 /// A file that the index pins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -276,7 +278,7 @@ impl SourceIndex {
     /// Encodes the index: versioned, checksummed, offsets as differences.
     pub fn to_bytes(&self) -> Vec<u8> {
         let inner = &self.0;
-        let mut to = Encoder::new(MAGIC, VERSION);
+        let mut to = Encoder::new(MAGIC, if inner.density > 0 { DENSITY_VERSION } else { VERSION });
         let (tag, rows, row_bytes) = match inner.layout {
             Layout::Unknown => (0, 0, 0),
             Layout::Computed { rows, row_bytes } => (1, rows, row_bytes),
@@ -315,7 +317,7 @@ impl SourceIndex {
 
     /// Decodes an index with at most `depth` indexes in each other.
     fn decode(bytes: &[u8], depth: usize) -> Result<Self> {
-        let mut from = Decoder::open(bytes, MAGIC, VERSION)?;
+        let mut from = Decoder::open(bytes, MAGIC, VERSION..=DENSITY_VERSION)?;
         let (tag, rows, row_bytes) = (from.int()?, from.int()?, from.int()?);
         let layout = match tag {
             0 => Layout::Unknown,

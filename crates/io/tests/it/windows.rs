@@ -8,7 +8,7 @@ use crate::compressed::gzip;
 use crate::support::{index, open, rows, stream_all, tar_of, tfrecord_of, write};
 use forebay_core::Epoch;
 use forebay_data::Chunk;
-use forebay_io::{Draft, Features, Reader, infer};
+use forebay_io::{Draft, Features, Reader, SourceIndex, infer};
 use forebay_plan::{EpochLanes, LaneLayout, LaneWindow, Source};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -79,6 +79,28 @@ fn windows_of_compressed_files_have_the_bytes_that_their_size_says() {
         assert!(sizes.iter().max() <= Some(&(2 * WINDOW_BYTES)), "{name}: {sizes:?}");
         let full = sizes.iter().filter(|bytes| **bytes >= WINDOW_BYTES / 2).count();
         assert!(full * 3 >= sizes.len() * 2, "{name}: {sizes:?}");
+    }
+}
+
+/// The density is in the index of a job. An index without one is as the minor version before writes and reads it, and
+/// windows are laid out over the stored bytes then.
+#[test]
+fn an_index_has_the_density_of_its_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = "the same words in each line\n";
+    write(folder.path(), "0.txt.gz", &gzip(line.repeat(5000).as_bytes()));
+    write(folder.path(), "1.txt", line.as_bytes());
+    for (pattern, version) in [("*", 3), ("*.txt", 2)] {
+        let draft = Draft::Text { paths: vec![format!("{}/{pattern}", folder.path().display())] };
+        let index = index(&infer(draft, None).expect("a source"), false).expect("an index");
+        let bytes = index.to_bytes();
+        assert_eq!(bytes[4], version);
+        let read = SourceIndex::from_bytes(&bytes).expect("its own bytes");
+        assert_eq!(read.window_sizes(), index.window_sizes());
+        assert_eq!(read.extent(), index.extent());
+        let content = read.window_sizes()[0];
+        assert!(version == 2 || content >= 5000 * line.len() as u64, "{content}");
+        assert_eq!(read.window_sizes().last(), Some(&(line.len() as u64)));
     }
 }
 

@@ -152,7 +152,7 @@ mod tests {
         let mut to = Encoder::new(*b"test", 1);
         Points::encode(Some(&points), &mut to);
         let bytes = to.seal();
-        let read = |stored| Points::decode(&mut Decoder::open(&bytes, *b"test", 1).expect("sealed"), stored);
+        let read = |stored| Points::decode(&mut Decoder::open(&bytes, *b"test", 1..=1).expect("sealed"), stored);
         assert_eq!(read(1 << 39).expect("valid"), Some(points));
         assert!(read(1000).is_err(), "points behind the end of the file");
     }
