@@ -151,12 +151,23 @@ def test_a_tier_that_is_too_small_is_told_and_the_nodes_follow_the_spec(
     world.cluster.request("PATCH", path, {"spec": {"options": {"minCachedPercent": 20}}})
     world.until_runs("p")
     deployment = f"/apis/apps/v1/namespaces/{world.namespace}/deployments/forebay-cache-small"
-    # A drift of the replicas is corrected. An image stays: other pods might be at nodes without the data.
-    image = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "registry.example/earlier:1"}]
-    drift = [*image, {"op": "replace", "path": "/spec/replicas", "value": 3}]
+    # A drift of the replicas is corrected. The image stays while a pod is ready: another pod might be at a node without
+    # the data. A paused Deployment replaces no pod.
+    drift = [
+        {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "registry.example/earlier:1"},
+        {"op": "replace", "path": "/spec/replicas", "value": 3},
+        {"op": "add", "path": "/spec/paused", "value": True},
+    ]
     world.cluster.request("PATCH", deployment, drift, patch="json-patch")
     found = wait_for("1 replica", lambda: (it := world.cluster.find(deployment)) and it["spec"]["replicas"] == 1 and it)
     assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/earlier:1"
+    world.cluster.request("PATCH", deployment, {"spec": {"paused": False}})
+
+    def image() -> str:
+        found: Json = world.cluster.request("GET", deployment)
+        return str(found["spec"]["template"]["spec"]["containers"][0]["image"])
+
+    wait_for("no pod is ready, and the image is the operator's", lambda: image() == "registry.example/forebay:0.1")
     chosen = {"replicas": 2, "nodeSelector": {"gpu": "a100"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}
     world.cluster.request("PATCH", path, {"spec": {"cacheEngine": {"forebay": chosen}}})
     wait_for("two nodes", lambda: len(nodes.processes) == 2)
