@@ -18,6 +18,7 @@ use forebay_plan::Extent;
 
 use crate::Allowed;
 use crate::formats::compressed;
+use crate::sources::density;
 use crate::store::Stat;
 use crate::store::decoded::Points;
 use codec::{Decoder, Encoder};
@@ -62,7 +63,7 @@ pub(crate) struct Inner {
     /// For each of these files, the points where decoding can begin, if the file is compressed as a whole.
     pub(crate) points: Vec<Option<Arc<Points>>>,
     /// For files that are not counted: the assumed content bytes for each stored byte of those whose names show that they
-    /// are compressed; 0 if there are none.
+    /// are compressed, in [`density::UNIT`]s; 0 if there are none.
     pub(crate) density: u64,
     /// The first row of each block, and the number of rows; empty when it is computed or not counted.
     starts: Vec<u64>,
@@ -120,7 +121,8 @@ impl Inner {
     /// Returns the estimated bytes of content of a file that is not counted, if its name shows that it is compressed.
     pub(crate) fn estimate_of(&self, file: usize) -> Option<u64> {
         let is_estimated = self.density > 0 && compressed::is_named_so(self.uris.get(file)?);
-        is_estimated.then(|| self.stats.get(file).map_or(0, |stat| stat.size.saturating_mul(self.density)))
+        let estimate = |stat: &Stat| stat.size.saturating_mul(self.density).div_ceil(density::UNIT);
+        is_estimated.then(|| self.stats.get(file).map_or(0, estimate))
     }
 
     fn matching(&self, file: usize) -> Option<&Matching> {
@@ -332,6 +334,9 @@ impl SourceIndex {
         };
         let files = from.count()?;
         let density = if layout == (Layout::PerFile { counted: false }) { row_bytes } else { 0 };
+        if density > density::MAX {
+            return Err(Error::data("an index holds a density that no source has"));
+        }
         let mut inner = Inner { layout, density, ..Inner::default() };
         for _ in 0..files {
             let uri = from.text_after(inner.uris.last().map_or("", |u| u))?;

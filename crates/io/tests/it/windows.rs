@@ -87,9 +87,9 @@ fn windows_of_compressed_files_have_the_bytes_that_their_size_says() {
 #[test]
 fn an_index_has_the_density_of_its_files() {
     let folder = tempfile::tempdir().expect("a folder");
-    let line = "the same words in each line\n";
-    write(folder.path(), "0.txt.gz", &gzip(line.repeat(5000).as_bytes()));
-    write(folder.path(), "1.txt", line.as_bytes());
+    let lines: String = (0..5000).map(|line| format!("{} with the same words in each line\n", line * 7919)).collect();
+    write(folder.path(), "0.txt.gz", &gzip(lines.as_bytes()));
+    write(folder.path(), "1.txt", b"one line\n");
     for (pattern, version) in [("*", 3), ("*.txt", 2)] {
         let draft = Draft::Text { paths: vec![format!("{}/{pattern}", folder.path().display())] };
         let index = index(&infer(draft, None).expect("a source"), false).expect("an index");
@@ -98,9 +98,9 @@ fn an_index_has_the_density_of_its_files() {
         let read = SourceIndex::from_bytes(&bytes).expect("its own bytes");
         assert_eq!(read.window_sizes(), index.window_sizes());
         assert_eq!(read.extent(), index.extent());
-        let content = read.window_sizes()[0];
-        assert!(version == 2 || content >= 5000 * line.len() as u64, "{content}");
-        assert_eq!(read.window_sizes().last(), Some(&(line.len() as u64)));
+        let (content, estimate) = (lines.len() as u64, read.window_sizes()[0]);
+        assert!(version == 2 || (content..=content * 3 / 2).contains(&estimate), "{content} {estimate}");
+        assert_eq!(read.window_sizes().last(), Some(&9));
     }
 }
 

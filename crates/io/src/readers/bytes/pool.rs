@@ -130,7 +130,8 @@ impl Pool {
         }
     }
 
-    fn is_plain(&self, file: usize) -> bool {
+    /// Says whether a file is known to be uncompressed.
+    pub(in crate::readers) fn is_plain(&self, file: usize) -> bool {
         self.plain.lock().unwrap_or_else(PoisonError::into_inner).contains(&file)
     }
 

@@ -302,8 +302,8 @@ impl<F: Sequential + 'static> Windows<F> {
     /// Returns the cursor of an open file that is at the beginning of a piece, or before it if the file is read from
     /// its start.
     fn at(format: &F, piece: &Piece, mut open: Open<F>) -> Option<F::Cursor> {
-        let is_decoded = format.forward(&mut open.cursor).is_decoded();
-        let is_before = is_decoded && format.position(&open.cursor) <= piece.bytes.start;
+        // The cursor is at the first row with a position of at least `open.byte`.
+        let is_before = format.forward(&mut open.cursor).is_decoded() && open.byte <= piece.bytes.start;
         (open.file == piece.file && (open.byte == piece.bytes.start || is_before)).then_some(open.cursor)
     }
 
@@ -364,8 +364,8 @@ impl<F: Sequential + 'static> Windows<F> {
     fn ask(format: &F, piece: &Piece, until: u64, ahead: usize) -> Result<OpenRequest> {
         let object = format.pool().get(piece.file)?;
         let (offset, until) = match format.pool().estimate_of(piece.file) {
-            Some(_) => (0, object.size()),
-            None => (piece.bytes.start.saturating_sub(format.bytes_before()), until),
+            Some(_) if !format.pool().is_plain(piece.file) => (0, object.size()),
+            _ => (piece.bytes.start.saturating_sub(format.bytes_before()), until),
         };
         let head = format.pool().ask_head(piece.file, &object, offset);
         let forward = Forward::beside_others(object, offset..until, ahead)?;

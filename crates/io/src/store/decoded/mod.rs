@@ -36,13 +36,13 @@ const BEHIND_MAX: usize = 256 << 10;
 /// The most content that [`content_of`] decompresses: a small prefix may have any amount of it.
 const CONTENT_MAX: u64 = 64 << 20;
 
-/// Returns the bytes of content in the first bytes of a file, up to about [`CONTENT_MAX`]; of a damaged file, those before
-/// the damage.
+/// Decompresses the first bytes of a file, up to about [`CONTENT_MAX`] bytes of content; of a damaged file, up to the
+/// damage. Returns the bytes that were consumed, and the bytes of content.
 ///
 /// # Errors
 /// Internal when the codec cannot begin.
-pub(crate) fn content_of(codec: Codec, mut first: &[u8]) -> Result<u64> {
-    let (mut output, mut content, mut decoder) = (vec![0; OUTPUT], 0, None);
+pub(crate) fn content_of(codec: Codec, mut first: &[u8]) -> Result<(u64, u64)> {
+    let (mut output, mut content, mut decoder, all) = (vec![0; OUTPUT], 0, None, first.len());
     while content < CONTENT_MAX {
         let current = match &mut decoder {
             Some(current) => current,
@@ -58,7 +58,7 @@ pub(crate) fn content_of(codec: Codec, mut first: &[u8]) -> Result<u64> {
             break;
         }
     }
-    Ok(content)
+    Ok(((all - first.len()) as u64, content))
 }
 
 /// A compressed file that is read forward.
