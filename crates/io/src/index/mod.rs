@@ -18,7 +18,6 @@ use forebay_plan::Extent;
 
 use crate::Allowed;
 use crate::formats::compressed;
-use crate::sources::density;
 use crate::store::Stat;
 use crate::store::decoded::Points;
 use codec::{Decoder, Encoder};
@@ -36,6 +35,10 @@ const MAGIC: [u8; 4] = *b"FBIX";
 /// Of an index without a density, which the minor version before reads, too; of one with a density.
 const VERSION: u8 = 2;
 const DENSITY_VERSION: u8 = 3;
+/// A density is a number of these parts of a byte.
+pub(crate) const DENSITY_UNIT: u64 = 16;
+/// The largest density: a file of which all bytes are equal says nothing of others.
+pub(crate) const DENSITY_MAX: u64 = 64 * DENSITY_UNIT;
 
 /// A file that the index pins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +66,7 @@ pub(crate) struct Inner {
     /// For each of these files, the points where decoding can begin, if the file is compressed as a whole.
     pub(crate) points: Vec<Option<Arc<Points>>>,
     /// For files that are not counted: the assumed content bytes for each stored byte of those whose names show that they
-    /// are compressed, in [`density::UNIT`]s; 0 if there are none.
+    /// are compressed, in [`DENSITY_UNIT`]s; 0 if there are none.
     pub(crate) density: u64,
     /// The first row of each block, and the number of rows; empty when it is computed or not counted.
     starts: Vec<u64>,
@@ -121,7 +124,7 @@ impl Inner {
     /// Returns the estimated bytes of content of a file that is not counted, if its name shows that it is compressed.
     pub(crate) fn estimate_of(&self, file: usize) -> Option<u64> {
         let is_estimated = self.density > 0 && compressed::is_named_so(self.uris.get(file)?);
-        let estimate = |stat: &Stat| stat.size.saturating_mul(self.density).div_ceil(density::UNIT);
+        let estimate = |stat: &Stat| stat.size.saturating_mul(self.density).div_ceil(DENSITY_UNIT);
         is_estimated.then(|| self.stats.get(file).map_or(0, estimate))
     }
 
@@ -334,7 +337,7 @@ impl SourceIndex {
         };
         let files = from.count()?;
         let density = if layout == (Layout::PerFile { counted: false }) { row_bytes } else { 0 };
-        if density > density::MAX {
+        if density > DENSITY_MAX {
             return Err(Error::data("an index holds a density that no source has"));
         }
         let mut inner = Inner { layout, density, ..Inner::default() };

@@ -9,22 +9,19 @@ use forebay_core::Result;
 
 use super::format::FileAccess;
 use crate::formats::compressed::is_named_so;
+use crate::index::{DENSITY_MAX, DENSITY_UNIT};
 use crate::parallel::for_each;
 use crate::store::Stat;
 use crate::store::decoded::{Codec, content_of};
 
-/// A density is a number of these parts of a byte.
-pub(crate) const UNIT: u64 = 16;
-/// The largest density: a file of which all bytes are equal says nothing of others.
-pub(crate) const MAX: u64 = 64 * UNIT;
 /// The density where no sampled file has content.
-const DEFAULT: u64 = 4 * UNIT;
+const DEFAULT: u64 = 4 * DENSITY_UNIT;
 /// Files whose first bytes are decompressed to estimate the content of all.
 const SAMPLED_FILES: usize = 3;
 /// Their first bytes.
 const SAMPLED_BYTES: u64 = 256 << 10;
 
-/// Returns the assumed content bytes for each stored byte, in [`UNIT`]s, of the files whose names show that they are
+/// Returns the assumed content bytes for each stored byte, in [`DENSITY_UNIT`]s, of the files whose names show that they are
 /// compressed: a quarter more than in the first bytes of three of them. 0 if there is no such file.
 ///
 /// # Errors
@@ -46,5 +43,9 @@ pub(super) fn of(uris: &[Box<str>], stats: &[Stat], access: FileAccess<'_>) -> R
     // The first block of bzip2 may be longer than the first bytes: such a file has no content here.
     let with_content = found.into_iter().filter(|(_, content)| *content > 0);
     let (stored, content) = with_content.fold((0, 0), |(s, c), (stored, content)| (s + stored, c + content));
-    Ok(if stored == 0 { DEFAULT } else { (content * 5 * UNIT).div_ceil(stored * 4).clamp(UNIT, MAX) })
+    Ok(if stored == 0 {
+        DEFAULT
+    } else {
+        (content * 5 * DENSITY_UNIT).div_ceil(stored * 4).clamp(DENSITY_UNIT, DENSITY_MAX)
+    })
 }

@@ -15,7 +15,7 @@
 mod build;
 mod computed;
 mod csv;
-pub(crate) mod density;
+mod density;
 mod draft;
 mod files;
 mod format;
