@@ -12,7 +12,7 @@ use crate::api::status::whole;
 use crate::api::validate::named;
 use crate::api::{CacheBackend, Condition};
 use crate::cluster::Key;
-use crate::cluster::objects::{ApiResult, CACHE_BACKENDS, PODS, items};
+use crate::cluster::objects::{ApiResult, CACHE_BACKENDS, PODS, items, selector};
 use crate::cluster::work_queue::Requeue;
 use crate::engines::children;
 
@@ -67,7 +67,7 @@ pub(crate) async fn list_uses(context: &Context, key: &Key) -> ApiResult<Vec<Use
     // A pod cannot use a cache whose name is not a valid label value.
     let pods = named(&key.name).is_ok().then_some(PODS);
     for kind in WORKLOADS.into_iter().chain(pods) {
-        let labels = if kind == PODS { format!("{}%3D{}", CACHE.replace('/', "%2F"), key.name) } else { String::new() };
+        let labels = if kind == PODS { selector(CACHE, &key.name) } else { String::new() };
         let objects = context.api.list(&kind.collection_path(Some(&key.namespace)), &labels).await?;
         found.extend(objects.iter().filter_map(|object| uses::read(kind, object)).filter(|u| u.cache == *key));
     }

@@ -55,6 +55,11 @@ pub(crate) const JOB_SETS: Kind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", 
 pub(crate) const RAY_JOBS: Kind = kind("ray.io", "v1", "RayJob", "rayjobs");
 pub(crate) const RAY_CLUSTERS: Kind = kind("ray.io", "v1", "RayCluster", "rayclusters");
 
+/// Returns the selector of objects with a label of this value, encoded for a query.
+pub(crate) fn selector(label: &str, value: &str) -> String {
+    format!("{}%3D{value}", label.replace('/', "%2F"))
+}
+
 /// Returns the operator's pods, as a peer of a NetworkPolicy: the operator reads the metrics of pods.
 pub(crate) fn operator_pods(namespace: &str) -> Value {
     json!({

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::cache_nodes::{CACHE_NODE, METRICS};
 use super::prefetch_progress::{CacheNode, CacheNodes, cause, is_running, read};
-use crate::cluster::objects::{ApiClient, ApiResult, PODS, text};
+use crate::cluster::objects::{ApiClient, ApiResult, PODS, selector, text};
 use crate::cluster::{Key, pod_metrics};
 
 /// Time for which an answer counts.
@@ -51,7 +51,7 @@ impl NodeFigures {
             Some((false, nodes)) => nodes,
             None => CacheNodes::default(),
         };
-        let labels = format!("{}%3D{}", CACHE_NODE.replace('/', "%2F"), cache.name);
+        let labels = selector(CACHE_NODE, &cache.name);
         let pods = api.list(&PODS.collection_path(Some(&cache.namespace)), &labels).await?;
         let nodes = observe(&pods, &last).await;
         let answers = Answers { until: Instant::now() + FRESH, nodes: nodes.clone() };
